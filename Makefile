@@ -1,5 +1,107 @@
-PYTHON ?= python3
+# Everything a contributor runs. Needs only Python 3.11 or newer with pip; the rest is put into .venv by hash.
+#
+#   make PYTHON=python3.12 test      another interpreter (remove .venv first)
+#   make CORPUS=some/dir test        another reference corpus for tests/corpus
+#   make PYTEST_ARGS='-k quantity' pytest
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+SHELL := /bin/sh
+
 VENV := .venv
-PY := $(VENV)/bin/python
-test:
-	$(PY) -m pytest
+BIN := $(VENV)/bin
+PY := $(BIN)/python
+PIP := $(PY) -m pip --disable-pip-version-check --quiet
+
+# The first interpreter that is new enough. Each one is run, because a name on PATH is not yet a working Python.
+NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
+PYTHON ?= $(shell for p in python3 python3.11 python3.12 python3.13 python3.14 python; do \
+	if $$p -c '$(NEW_ENOUGH)' 2>/dev/null; then echo $$p; break; fi; done)
+
+UV ?= uv
+CORPUS ?=
+PYTEST_ARGS ?=
+FUZZ_INPUTS ?= 200000
+
+DEPS := $(VENV)/.deps-installed
+READY := $(VENV)/.dray-installed
+BENCH_DEPS := $(VENV)/.bench-installed
+
+.PHONY: help
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z.]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+# The virtual environment. The stamps are written last, so that an interrupted installation is simply done again.
+$(DEPS): requirements/dev.txt
+	@test -n "$(PYTHON)" || { echo "no Python 3.11 or newer found; name one with: make PYTHON=/path/to/python3"; exit 1; }
+	@$(PY) -c '$(NEW_ENOUGH)' 2>/dev/null || $(PYTHON) -m venv --clear $(VENV)
+	@echo "installing the pinned requirements into $(VENV)"
+	@$(PIP) install --require-hashes -r requirements/dev.txt
+	@touch $@
+
+$(READY): $(DEPS) pyproject.toml
+	@$(PIP) install --no-deps --no-build-isolation -e .
+	@touch $@
+
+$(BENCH_DEPS): $(READY) requirements/bench.txt
+	@$(PIP) install --require-hashes -r requirements/bench.txt
+	@touch $@
+
+.PHONY: .venv
+.venv: $(READY) ## Create the virtual environment (the other targets do it when needed)
+
+.PHONY: demo
+demo: $(READY) ## See dray work on the example manifests
+	@$(BIN)/dray lint examples
+	@$(BIN)/dray convert --to v1beta1 examples/seeds
+
+.PHONY: test
+test: lint types pytest ## Lint, types, import contracts, tests, and the requirements the tests name
+
+.PHONY: lint
+lint: $(READY) ## Style, format and import contracts
+	@$(PY) -m ruff check .
+	@$(PY) -m ruff format --check .
+	@$(BIN)/lint-imports --no-logo
+
+.PHONY: types
+types: $(READY) ## mypy, strict on src
+	@$(PY) -m mypy
+
+.PHONY: pytest
+pytest: $(READY) ## The tests alone
+	@$(PY) -m pytest $(if $(CORPUS),--corpus $(CORPUS)) $(PYTEST_ARGS)
+
+.PHONY: format
+format: $(READY) ## Let ruff repair what it can
+	@$(PY) -m ruff check --fix .
+	@$(PY) -m ruff format .
+
+.PHONY: coverage
+coverage: $(READY) ## The tests with branch coverage of src
+	@$(PY) -m coverage run -m pytest -q $(if $(CORPUS),--corpus $(CORPUS)) $(PYTEST_ARGS)
+	@$(PY) -m coverage report
+
+.PHONY: fuzz
+fuzz: $(READY) ## Long fuzz run: 200,000 structured and 200,000 raw inputs
+	@$(PY) -m tests.fuzz --structured $(FUZZ_INPUTS) --raw $(FUZZ_INPUTS)
+
+.PHONY: bench
+bench: $(BENCH_DEPS) ## Measure, also against the Python kubernetes client
+	@$(PY) -m bench
+
+.PHONY: docs
+docs: $(READY) ## Generate docs/reference from the tables
+	@$(PY) -m dray.cli reference docs/reference
+
+.PHONY: lock
+lock: ## Pin the newest allowed versions with hashes (needs uv on PATH, or UV=...)
+	@cd requirements && for name in run dev bench; do \
+		$(UV) pip compile --quiet --no-config --universal --python-version 3.11 --upgrade --generate-hashes \
+			--no-header --no-emit-index-url --output-file $$name.txt $$name.in >/dev/null || exit 1; \
+	done
+
+.PHONY: clean
+clean: ## Remove the virtual environment, caches and build output
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage htmlcov
+	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
