@@ -1,0 +1,94 @@
+"""What all tests share: options, hypothesis profiles, and the count of requirements they name."""
+
+from __future__ import annotations
+
+import os
+import random
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+from tests.meta import requirements as reqs
+from tests.outside import NO_CORPUS, NO_REQUIREMENTS, ROOT, corpus_dir, requirements_file
+
+# `house` gives the same examples on every machine, so that a red build is red for everybody. `thorough` looks
+# further and elsewhere each time; its seed is printed in the header.
+settings.register_profile(
+    "house", derandomize=True, max_examples=100, deadline=None, database=None, print_blob=True
+)
+settings.register_profile("thorough", max_examples=2000, deadline=None, print_blob=True)
+settings.load_profile(os.environ.get("DRAY_HYPOTHESIS_PROFILE", "house"))
+
+NAMED = pytest.StashKey[frozenset[str]]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("dray")
+    group.addoption(
+        "--corpus", metavar="DIR", help="reference corpus (default: ../shared/corpus if it is there)"
+    )
+    group.addoption(
+        "--requirements", metavar="FILE", help="list of requirements (default: beside the corpus)"
+    )
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Choose the seed of a random profile here, before hypothesis reads its option, so that it can be printed."""
+    if not settings().derandomize and config.getoption("--hypothesis-seed") is None:
+        config.option.hypothesis_seed = str(random.SystemRandom().randrange(2**32))
+
+
+def pytest_report_header(config: pytest.Config) -> list[str]:
+    profile = settings.get_current_profile_name()
+    seed = config.getoption("--hypothesis-seed")
+    chance = "the same examples every time" if seed is None else f"repeat with --hypothesis-seed={seed}"
+    corpus = corpus_dir(config)
+    return [
+        f"hypothesis: profile {profile}, {chance}",
+        f"corpus: {os.path.relpath(corpus, ROOT)}" if corpus else f"corpus: {NO_CORPUS}",
+    ]
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    markers = (marker for item in session.items for marker in item.iter_markers("req"))
+    from_tests = frozenset(reqs.ids_of(marker.args) for marker in markers)
+    from_scenes = reqs.named_in_scenes(ROOT / "tests" / "scenes")
+    session.config.stash[NAMED] = frozenset[str]().union(*from_tests, from_scenes)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    named = config.stash.get(NAMED, frozenset[str]())
+    source = requirements_file(config)
+    known = reqs.load(source) if source else ()
+    lines = reqs.summary(named, known)
+    # Level by level only after a run of everything: beside a few chosen tests the numbers say little.
+    whole = config.args_source is pytest.Config.ArgsSource.TESTPATHS
+    terminalreporter.section("requirements")
+    for line in lines if whole else lines[:1]:
+        terminalreporter.write_line(line)
+
+
+@pytest.fixture(scope="session")
+def corpus(pytestconfig: pytest.Config) -> Path:
+    """The reference corpus; the test is skipped when there is none."""
+    chosen = corpus_dir(pytestconfig)
+    if chosen is None:
+        pytest.skip(NO_CORPUS)
+    return chosen
+
+
+@pytest.fixture(scope="session")
+def requirements(pytestconfig: pytest.Config) -> tuple[reqs.Requirement, ...]:
+    """The list of requirements; the test is skipped when there is none."""
+    source = requirements_file(pytestconfig)
+    if source is None:
+        pytest.skip(NO_REQUIREMENTS)
+    return reqs.load(source)
+
+
+@pytest.fixture(scope="session")
+def named_requirements(pytestconfig: pytest.Config) -> frozenset[str]:
+    """Every requirement id that a collected test or a scene names."""
+    return pytestconfig.stash[NAMED]
