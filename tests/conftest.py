@@ -35,7 +35,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Choose the seed of a random profile here, before hypothesis reads its option, so that it can be printed."""
+    """Choose the seed of a random profile before hypothesis reads its option, so that it can be printed."""
     if not settings().derandomize and config.getoption("--hypothesis-seed") is None:
         config.option.hypothesis_seed = str(random.SystemRandom().randrange(2**32))
 

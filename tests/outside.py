@@ -1,7 +1,8 @@
 """Where the reference material lies that the tests compare against but the repository does not contain.
 
-The corpus (cases with the answers of Kubernetes) and the list of requirements live beside the repository, by default in
-`../shared`. Both are optional: a clone without them still tests everything else, and says what it left out.
+The corpus (cases with the answers of Kubernetes) and the list of requirements live beside the repository, by
+default in `../shared`. Both are optional: a clone without them still tests everything else, and says what it
+left out.
 """
 
 from __future__ import annotations

@@ -26,7 +26,9 @@ def test_a_req_without_ids_is_a_mistake(value):
 def test_scenes_name_requirements_at_any_depth(tmp_path):
     (tmp_path / "deep").mkdir()
     (tmp_path / "deep" / "one.yaml").write_text(
-        "- scene: first\n  req: K1-001\n- scene: second\n  then: {req: [K1-002, K2-001]}\n---\nscene: no ids\n"
+        "- scene: first\n  req: K1-001\n"
+        "- scene: second\n  then: {req: [K1-002, K2-001]}\n"
+        "---\nscene: no ids\n"
     )
     assert named_in_scenes(tmp_path) == {"K1-001", "K1-002", "K2-001"}
 
