@@ -8,27 +8,19 @@ import pytest
 
 from tests.meta.tree import texts
 
-# Written in pieces, so that this file does not find itself.
+# One letter of each word is in brackets, so that this file does not find itself.
 FORBIDDEN = {
-    "a path of one machine": r"(?<![\w./~-])/(?:wo" r"rk|ro" r"ot|t" r"mp|o" r"pt|ho" r"me|mn" r"t)/\w",
-    "a host of a package registry": r"py"
-    r"pi\.(?:org|python)|python"
-    r"hosted|np"
-    r"mjs|crates"
-    r"\.io|"
-    r"proxy\.gol"
-    r"ang|ruby"
-    r"gems|artifact"
-    r"ory",
-    "an option that names an index": r"--(?:extra-)?in" r"dex-url|--find-l" r"inks|--trusted-h" r"ost",
-    "a note about unfinished work": r"\b(?:TO" r"DO|FIX" r"ME|XX" r"X|HA" r"CK)\b|NotImpl" r"ementedError",
+    "a path of one machine": r"(?<![\w./~-])/(?:[w]ork|[r]oot|[t]mp|[o]pt|[h]ome)/\w",
+    "a host of a package registry": r"[p]ypi\.|[p]ythonhosted|[n]pmjs|[c]rates\.io|[r]ubygems",
+    "an option that names an index": r"--(?:extra-)?[i]ndex-url|--[f]ind-links|--[t]rusted-host",
+    "a note about unfinished work": r"\b(?:[T]ODO|[F]IXME|[X]XX|[H]ACK|[N]otImplementedError)\b",
 }
 
 SINNERS = {
-    "a path of one machine": "see `" + "/ho" + "me/somebody/notes`",
-    "a host of a package registry": "https://" + "py" + "pi.org/simple",
-    "an option that names an index": "--in" + "dex-url=x",
-    "a note about unfinished work": "# TO" + "DO: later",
+    "a path of one machine": "see |home|somebody|notes".replace("|", "/"),
+    "a host of a package registry": "from " + ".".join(["pypi", "org"]),
+    "an option that names an index": "--" + "index-url=x",
+    "a note about unfinished work": "# " + "todo: later".upper(),
 }
 
 SAINTS = {
