@@ -1,0 +1,25 @@
+"""The objects of the classic path, `cdi.k8s.io/v1alpha1` (KEP-3063).
+
+A classic claim is allocated by its driver's controller, which negotiates with the scheduler through
+the claim's status. Only shapes live here; legal transitions and defaults have files of their own.
+"""
+
+from dray.api.classic.resourceclaim import (
+    ClassicClaim,
+    ClassicClaimSpec,
+    ClassicClaimStatus,
+    DriverSchedulingStatus,
+    SchedulerSchedulingStatus,
+    SchedulingStatus,
+)
+from dray.api.classic.resourceclass import ResourceClass
+
+__all__ = [
+    "ClassicClaim",
+    "ClassicClaimSpec",
+    "ClassicClaimStatus",
+    "DriverSchedulingStatus",
+    "ResourceClass",
+    "SchedulerSchedulingStatus",
+    "SchedulingStatus",
+]

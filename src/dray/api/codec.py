@@ -1,0 +1,121 @@
+"""Bytes and documents to objects, and back.
+
+Theory of operation: a clean document is decoded by machine, straight into the structs of the version it
+was written in; an older version is then rewritten `up` and decoded again. Anything else (an unknown
+field, a wrong type, a null) takes the long way: `examine` against the same shape finds everything that
+does not fit, and what fits goes through the same decoder. There is one decoder, so there is one meaning.
+
+Rules for this file: decoding never judges values, fills in defaults or asks gates. Unknown fields are
+reported, not refused: whether they are an error is the caller's choice (`fieldValidation`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+
+from dray.api import versions
+from dray.api.jsontext import ENCODER, read_json, write_json
+from dray.api.kinds import Kind, kind_of, kind_of_type
+from dray.api.shape import UnknownField, examine
+from dray.errors import DecodeError
+from dray.values.quantity import Quantity, QuantityError
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """An object as it came in: what it is, and what was not understood.
+
+    `document` is set for open kinds, whose unknown fields must survive; closed kinds are whole in `object`.
+    """
+
+    kind: Kind
+    version: str
+    object: Any
+    unknown: tuple[UnknownField, ...] = ()
+    document: Mapping[str, Any] | None = None
+
+
+class _Envelope(msgspec.Struct, rename="camel"):
+    api_version: Any = None
+    kind: Any = None
+
+
+# The cache answers most calls without entering Python: objects repeat few quantities many times.
+@lru_cache(maxsize=4096, typed=True)
+def _read_custom(shape: type, value: Any) -> Any:
+    if shape is Quantity and isinstance(value, str | int | Decimal) and not isinstance(value, bool):
+        try:
+            return Quantity.parse(str(value) if isinstance(value, Decimal) else value)
+        except QuantityError as refused:
+            raise ValueError(str(refused)) from None
+    raise TypeError(f"expected a quantity, got `{value!r}`")
+
+
+_ENVELOPE = msgspec.json.Decoder(_Envelope)
+
+
+@lru_cache(maxsize=256)
+def _decoder(shape: type) -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(shape, dec_hook=_read_custom, float_hook=Decimal)
+
+
+def decode(data: bytes) -> Decoded:
+    """Read one object from JSON; raises `DecodeError` with every problem found."""
+    try:
+        envelope = _ENVELOPE.decode(data)
+        kind, version = kind_of({"apiVersion": envelope.api_version, "kind": envelope.kind})
+        if version == kind.version and not kind.open:
+            return Decoded(kind, version, _decoder(kind.type).decode(data))
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, TypeError):
+        pass  # the way over the document says what is wrong, completely
+    return decode_document(read_json(data))
+
+
+def decode_document(document: Any) -> Decoded:
+    """Read one object from a document of plain values, in any version served."""
+    if not isinstance(document, dict):
+        raise DecodeError(f"expected an object with `apiVersion` and `kind`, got {type(document).__name__}")
+    kind, version = kind_of(document)
+    shape = versions.shape_of(kind, version)
+    kept = document if kind.open else None
+    given = versions.tidied(kind, document)
+    try:
+        obj = _decoder(shape).decode(ENCODER.encode(given))
+        if version != kind.version:
+            obj = _decoder(kind.type).decode(ENCODER.encode(versions.up(kind, version, given)))
+        return Decoded(kind, version, obj, (), kept)
+    except (msgspec.MsgspecError, TypeError, ValueError, OverflowError, RecursionError):
+        pass  # the careful way says what is wrong, completely
+    fitted, found = examine(given, shape)
+    if found.wrong:
+        what = "; ".join(str(problem) for problem in found.wrong)
+        raise DecodeError(f'{kind.name} in version "{version}" cannot be read: {what}', found.wrong)
+    obj = _decoder(kind.type).decode(write_json(versions.up(kind, version, fitted)))
+    return Decoded(kind, version, obj, tuple(found.unknown), kept)
+
+
+def encode(obj: msgspec.Struct, version: str | None = None) -> bytes:
+    """An object of a closed kind as JSON, in the internal version or another one served."""
+    kind = kind_of_type(type(obj))
+    if version is None or version == kind.version:
+        return write_json(obj)
+    return write_json(to_document(obj, version))
+
+
+def to_document(obj: msgspec.Struct, version: str | None = None) -> dict[str, Any]:
+    """An object of a closed kind as plain values, in the internal version or another one served."""
+    kind = kind_of_type(type(obj))
+    document: dict[str, Any] = read_json(write_json(obj))
+    if version is None or version == kind.version:
+        return document
+    if version not in kind.versions:
+        raise DecodeError(
+            f"{kind.name} is not served in `{version}`; expected one of {', '.join(kind.versions)}"
+        )
+    return versions.down(kind, version, document)

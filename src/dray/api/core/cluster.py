@@ -1,0 +1,88 @@
+"""What surrounds pods: nodes, namespaces, events, quotas, leases."""
+
+from __future__ import annotations
+
+from dray.api.meta import Int64, ObjectMeta, Timestamp, View, always
+from dray.values.quantity import Quantity
+
+
+class NodeSpec(View, frozen=True):
+    """Whether new pods may come."""
+
+    unschedulable: bool = False
+
+
+class NodeStatus(View, frozen=True):
+    """What the node can give."""
+
+    allocatable: dict[str, Quantity] = {}
+
+
+class Node(View, frozen=True):
+    """A machine that runs pods."""
+
+    api_version: str = always("v1")
+    kind: str = always("Node")
+    metadata: ObjectMeta = ObjectMeta()
+    spec: NodeSpec = NodeSpec()
+    status: NodeStatus = NodeStatus()
+
+
+class Namespace(View, frozen=True):
+    """A room for names; its labels grant rights such as admin access."""
+
+    api_version: str = always("v1")
+    kind: str = always("Namespace")
+    metadata: ObjectMeta = ObjectMeta()
+
+
+class Event(View, frozen=True):
+    """Something worth telling about an object."""
+
+    api_version: str = always("v1")
+    kind: str = always("Event")
+    metadata: ObjectMeta = ObjectMeta()
+    type: str = ""
+    reason: str = ""
+
+
+class QuotaSpec(View, frozen=True):
+    """The limits."""
+
+    hard: dict[str, Quantity] = {}
+
+
+class QuotaStatus(View, frozen=True):
+    """The limits in force and what is used."""
+
+    hard: dict[str, Quantity] = {}
+    used: dict[str, Quantity] = {}
+
+
+class ResourceQuota(View, frozen=True):
+    """How much a namespace may ask for."""
+
+    api_version: str = always("v1")
+    kind: str = always("ResourceQuota")
+    metadata: ObjectMeta = ObjectMeta()
+    spec: QuotaSpec = QuotaSpec()
+    status: QuotaStatus = QuotaStatus()
+
+
+class LeaseSpec(View, frozen=True):
+    """Who holds it and until when."""
+
+    holder_identity: str | None = None
+    lease_duration_seconds: Int64 | None = None
+    acquire_time: Timestamp | None = None
+    renew_time: Timestamp | None = None
+    lease_transitions: Int64 | None = None
+
+
+class Lease(View, frozen=True):
+    """A lock with an end: leader election and heartbeats."""
+
+    api_version: str = always("coordination.k8s.io/v1")
+    kind: str = always("Lease")
+    metadata: ObjectMeta = ObjectMeta()
+    spec: LeaseSpec = LeaseSpec()

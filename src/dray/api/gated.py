@@ -1,0 +1,138 @@
+"""Which fields stand behind which gate, and how they are dropped when it is off.
+
+Theory of operation: with a gate off, its fields are taken out of an object as it comes in, unless the
+object already used the feature: then they stay, so that nothing stored is lost when a gate goes off.
+"Used" is asked of the whole old object, status included. Everything further in is free of gates: a
+field that is there counts.
+
+Rules for this file: one of the few doors where gates are read (see gates.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+from dray.api import paths
+from dray.api.kinds import Kind
+from dray.api.versions.pods import CONTAINER_LISTS
+from dray.gates import GATES, GateSet
+
+
+def _of_asks(field: str, *, subrequests: bool = True) -> tuple[str, ...]:
+    exactly = f"devices.requests[].exactly.{field}"
+    return (exactly, f"devices.requests[].firstAvailable[].{field}") if subrequests else (exactly,)
+
+
+def _of_claims(*spec: str, status: tuple[str, ...] = ()) -> dict[str, tuple[str, ...]]:
+    """Fields of a claim's spec stand in claims and in templates; those of its status only in claims."""
+    return {
+        "ResourceClaim.resource.k8s.io": tuple(f"spec.{field}" for field in spec)
+        + tuple(f"status.{field}" for field in status),
+        "ResourceClaimTemplate.resource.k8s.io": tuple(f"spec.spec.{field}" for field in spec),
+    }
+
+
+def _of_slices(*spec: str) -> dict[str, tuple[str, ...]]:
+    return {"ResourceSlice.resource.k8s.io": tuple(f"spec.{field}" for field in spec)}
+
+
+_RESULTS = "allocation.devices.results[]"
+_CONDITIONS = ("bindingConditions", "bindingFailureConditions")
+
+GATED: Mapping[str, Mapping[str, tuple[str, ...]]] = MappingProxyType(
+    {
+        "DynamicResourceAllocation": {
+            "Pod": (
+                "spec.resourceClaims",
+                *(f"spec.{containers}[].resources.claims" for containers in CONTAINER_LISTS),
+            )
+        },
+        "DRAPrioritizedList": _of_claims("devices.requests[].firstAvailable"),
+        "DRAConsumableCapacity": {
+            **_of_slices("devices[].allowMultipleAllocations", "devices[].capacity{}.requestPolicy"),
+            **_of_claims(
+                *_of_asks("capacity"),
+                "devices.constraints[].distinctAttribute",
+                status=(f"{_RESULTS}.shareID", f"{_RESULTS}.consumedCapacity", "devices[].shareID"),
+            ),
+        },
+        "DRAListTypeAttributes": _of_slices(
+            *(f"devices[].attributes{{}}.{name}" for name in ("list", "ints", "bools", "strings", "versions"))
+        ),
+        "DRAResourceSlicePriority": _of_slices("priority", "pool.priority"),
+        "DRAPartitionableDevices": _of_slices(
+            "sharedCounters",
+            "perDeviceNodeSelection",
+            *(f"devices[].{name}" for name in ("consumesCounters", "nodeName", "nodeSelector", "allNodes")),
+        ),
+        "DRAAdminAccess": _of_claims(
+            *_of_asks("adminAccess", subrequests=False), status=(f"{_RESULTS}.adminAccess",)
+        ),
+        "DRADeviceTaints": {
+            **_of_slices("devices[].taints"),
+            **_of_claims(*_of_asks("tolerations"), status=(f"{_RESULTS}.tolerations",)),
+        },
+        "DRAResourceClaimDeviceStatus": _of_claims(status=("devices",)),
+        "DRADeviceBindingConditions": {
+            **_of_slices("devices[].bindsToNode", *(f"devices[].{name}" for name in _CONDITIONS)),
+            **_of_claims(
+                status=("allocation.allocationTimestamp", *(f"{_RESULTS}.{name}" for name in _CONDITIONS))
+            ),
+        },
+    }
+)
+"""Gate, kind, fields. Kinds of the classic path stand behind their gate as a whole: see `closed_by`."""
+
+_WHOLE_GROUPS: Mapping[str, str] = MappingProxyType({"cdi.k8s.io": "DRAControlPlaneController"})
+
+
+@dataclass(frozen=True, slots=True)
+class DroppedField:
+    """A field that was taken out because its gate is off."""
+
+    gate: str
+    path: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: dropped, because feature gate `{self.gate}` is off"
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What is left of an object, and what was taken out."""
+
+    object: Any
+    dropped: tuple[DroppedField, ...] = ()
+
+
+def closed_by(kind: Kind, gates: GateSet) -> str | None:
+    """The gate that keeps a whole kind from being served; None when it is served."""
+    gate = _WHOLE_GROUPS.get(kind.group)
+    if gate is None and kind.group == "resource.k8s.io":
+        gate = "DynamicResourceAllocation"
+    return None if gate is None or gates.enabled(gate) else gate
+
+
+def drop_disabled(kind: Kind, new: Any, old: Any | None, gates: GateSet) -> Kept:
+    """The object (a struct, or the document of an open kind) without fields whose gate is off.
+
+    Fields of a gate stay when the old object already used any of them.
+    """
+    dropped: list[DroppedField] = []
+    for gate in GATES:
+        patterns = GATED.get(gate, {}).get(kind.qualified_name, ())
+        if not patterns or gates.enabled(gate) or (old is not None and _uses(old, patterns)):
+            continue
+        for pattern in patterns:
+            places = paths.found(new, pattern)
+            if places:
+                dropped += (DroppedField(gate, place) for place in places)
+                new = paths.cleared(new, pattern)
+    return Kept(new, tuple(dropped))
+
+
+def _uses(obj: Any, patterns: tuple[str, ...]) -> bool:
+    return any(paths.found(obj, pattern) for pattern in patterns)

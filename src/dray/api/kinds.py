@@ -1,0 +1,160 @@
+"""THE table of kinds: group, kind, plural, scope, versions, subresources.
+
+Theory of operation: a new kind of object is a row here and a struct; codec, defaults, gates, rules and
+tools find it through this table. The first version of a row is the internal form and what is stored.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+import msgspec
+
+from dray.api import classic, core, resource
+from dray.errors import DecodeError
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One kind of object, as the API serves it."""
+
+    group: str
+    name: str
+    plural: str
+    type: type[msgspec.Struct]
+    versions: tuple[str, ...] = ("v1",)
+    namespaced: bool = True
+    open: bool = False
+    subresources: tuple[str, ...] = ()
+    short_names: tuple[str, ...] = ()
+
+    @property
+    def version(self) -> str:
+        """The internal version: the one everything is brought to and stored in."""
+        return self.versions[0]
+
+    @property
+    def internal_api_version(self) -> str:
+        """`apiVersion` of the internal form."""
+        return self.api_version(self.version)
+
+    def api_version(self, version: str) -> str:
+        """`apiVersion` as written in objects: `group/version`, or only the version in the core group."""
+        return f"{self.group}/{version}" if self.group else version
+
+    @property
+    def qualified_name(self) -> str:
+        """`ResourceClaim.resource.k8s.io`, as error messages name a kind."""
+        return f"{self.name}.{self.group}" if self.group else self.name
+
+
+_DEVICES = "resource.k8s.io"
+_CLASSIC = "cdi.k8s.io"
+_ALL = ("v1", "v1beta2", "v1beta1")
+_ALPHA = ("v1alpha1",)
+
+KINDS: tuple[Kind, ...] = (
+    Kind(_DEVICES, "DeviceClass", "deviceclasses", resource.DeviceClass, _ALL, namespaced=False),
+    Kind(_DEVICES, "ResourceClaim", "resourceclaims", resource.ResourceClaim, _ALL, subresources=("status",)),
+    Kind(_DEVICES, "ResourceClaimTemplate", "resourceclaimtemplates", resource.ResourceClaimTemplate, _ALL),
+    Kind(_DEVICES, "ResourceSlice", "resourceslices", resource.ResourceSlice, _ALL, namespaced=False),
+    Kind(_CLASSIC, "ResourceClass", "resourceclasses", classic.ResourceClass, _ALPHA, namespaced=False),
+    Kind(_CLASSIC, "ResourceClaim", "resourceclaims", classic.ClassicClaim, _ALPHA, subresources=("status",)),
+    Kind(
+        "",
+        "Pod",
+        "pods",
+        core.Pod,
+        open=True,
+        subresources=("status", "binding", "eviction"),
+        short_names=("po",),
+    ),
+    Kind(
+        "",
+        "Node",
+        "nodes",
+        core.Node,
+        namespaced=False,
+        open=True,
+        subresources=("status",),
+        short_names=("no",),
+    ),
+    Kind(
+        "",
+        "Namespace",
+        "namespaces",
+        core.Namespace,
+        namespaced=False,
+        open=True,
+        subresources=("status",),
+        short_names=("ns",),
+    ),
+    Kind("", "Event", "events", core.Event, open=True, short_names=("ev",)),
+    Kind("events.k8s.io", "Event", "events", core.Event, open=True, short_names=("ev",)),
+    Kind(
+        "",
+        "ResourceQuota",
+        "resourcequotas",
+        core.ResourceQuota,
+        open=True,
+        subresources=("status",),
+        short_names=("quota",),
+    ),
+    Kind("coordination.k8s.io", "Lease", "leases", core.Lease, open=True),
+)
+
+_BY_NAME: Mapping[tuple[str, str], Kind] = MappingProxyType({(kind.group, kind.name): kind for kind in KINDS})
+
+_BY_TYPE: Mapping[type, Kind] = MappingProxyType({kind.type: kind for kind in KINDS if not kind.open})
+
+
+def kind_of_type(cls: type) -> Kind:
+    """The row of a closed kind's struct; open objects are documents and have none."""
+    try:
+        return _BY_TYPE[cls]
+    except KeyError:
+        raise TypeError(
+            f"{cls.__name__} is not a closed kind; open objects are changed as documents"
+        ) from None
+
+
+def kind_named(group: str, name: str) -> Kind | None:
+    """The row of a kind, if we serve it."""
+    return _BY_NAME.get((group, name))
+
+
+def split_api_version(api_version: str) -> tuple[str, str]:
+    """`resource.k8s.io/v1` is group and version; `v1` is the core group."""
+    group, slash, version = api_version.rpartition("/")
+    return (group, version) if slash else ("", api_version)
+
+
+def kind_of(document: Mapping[str, Any]) -> tuple[Kind, str]:
+    """The kind and version a document says it is; a `DecodeError` that helps when it is none of ours."""
+    api_version, name = document.get("apiVersion"), document.get("kind")
+    if not isinstance(api_version, str) or not api_version:
+        raise DecodeError("`apiVersion` is missing; expected for example `resource.k8s.io/v1`")
+    if not isinstance(name, str) or not name:
+        raise DecodeError("`kind` is missing; expected for example `ResourceClaim`")
+    group, version = split_api_version(api_version)
+    kind = kind_named(group, name)
+    if kind is None:
+        raise DecodeError(_unknown_kind(group, api_version, name))
+    if version not in kind.versions:
+        served = ", ".join(f"`{kind.api_version(v)}`" for v in kind.versions)
+        raise DecodeError(f"{name} is not served in `{api_version}`; expected one of {served}")
+    return kind, version
+
+
+def _unknown_kind(group: str, api_version: str, name: str) -> str:
+    message = f"unknown kind `{name}` in `{api_version}`"
+    elsewhere = [kind.internal_api_version for kind in KINDS if kind.name == name]
+    if elsewhere:
+        return f"{message}; `{name}` is served in {' and '.join(f'`{v}`' for v in elsewhere)}"
+    same_group = [kind.name for kind in KINDS if kind.group == group]
+    near = difflib.get_close_matches(name, same_group or [kind.name for kind in KINDS], n=1)
+    return f"{message}; did you mean `{near[0]}`?" if near else message

@@ -1,0 +1,119 @@
+"""Field patterns such as `spec.devices[].taints`: find what they name, and change it.
+
+Theory of operation: a pattern is a chain of steps, each a field, every item of a list (`[]`) or every
+entry of a map (`{}`). `found` lists the places where the named field is set. `changed` rebuilds only the
+branch that changes and returns the very same object when nothing does, so that asking costs little.
+Patterns read structs and documents alike, by the names on the wire.
+
+Rules for this file: it knows nothing of gates or defaults; those are tables elsewhere.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+
+from dray.api.fields import ROOT, Path
+
+Change = Callable[[Any], Any]
+_STEP = re.compile(r"([A-Za-z]+)(\[\]|\{\})?(?:\.|$)")
+
+
+@lru_cache(maxsize=512)
+def _steps(pattern: str) -> tuple[tuple[str, str], ...]:
+    steps = tuple((name, many or "") for name, many in _STEP.findall(pattern))
+    if ".".join(name + many for name, many in steps) != pattern:
+        raise ValueError(f"`{pattern}` is not a field pattern like `spec.devices[].taints`")
+    return steps
+
+
+@lru_cache(maxsize=512)
+def _attributes(cls: type) -> Mapping[str, str]:
+    return {field.encode_name: field.name for field in msgspec.structs.fields(cls)}
+
+
+def attribute_of(cls: type, wire_name: str) -> str:
+    """The attribute of a struct that holds a field, given its name on the wire."""
+    return _attributes(cls)[wire_name]
+
+
+def _get(node: Any, name: str) -> Any:
+    if isinstance(node, dict):
+        return node.get(name)
+    return getattr(node, attribute_of(type(node), name))
+
+
+def _put(node: Any, name: str, value: Any) -> Any:
+    if isinstance(node, dict):
+        return {**node, name: value}
+    return msgspec.structs.replace(node, **{attribute_of(type(node), name): value})
+
+
+def found(root: Any, pattern: str) -> tuple[str, ...]:
+    """The places in an object where the field a pattern names is set."""
+    return tuple(str(path) for path in _found(root, _steps(pattern), ROOT))
+
+
+def _found(node: Any, steps: tuple[tuple[str, str], ...], path: Path) -> Iterator[Path]:
+    (name, many), rest = steps[0], steps[1:]
+    value = _get(node, name)
+    if value is None or value == () or value == {} or value == []:
+        return
+    here = path.field(name)
+    if not rest:
+        yield here
+    elif many == "[]":
+        for i, item in enumerate(value):
+            yield from _found(item, rest, here.index(i))
+    elif many == "{}":
+        for key, item in value.items():
+            yield from _found(item, rest, here.key(key))
+    else:
+        yield from _found(value, rest, here)
+
+
+def changed(root: Any, pattern: str, change: Change) -> Any:
+    """The object with `change` applied to every holder of the field a pattern names."""
+    return _changed(root, _steps(pattern)[:-1], change)
+
+
+def _changed(node: Any, steps: tuple[tuple[str, str], ...], change: Change) -> Any:
+    if not steps:
+        return change(node)
+    (name, many), rest = steps[0], steps[1:]
+    old = _get(node, name)
+    if not old:
+        return node
+    new: Any
+    if many == "[]":
+        if rest and not any(_get(item, rest[0][0]) for item in old):
+            return node
+        new = [_changed(item, rest, change) for item in old]
+        same = all(now is before for now, before in zip(new, old, strict=True))
+        new = old if same else type(old)(new)
+    elif many == "{}":
+        new = {key: _changed(item, rest, change) for key, item in old.items()}
+        new = old if all(new[key] is old[key] for key in old) else new
+    else:
+        new = _changed(old, rest, change)
+    return node if new is old else _put(node, name, new)
+
+
+def cleared(root: Any, pattern: str) -> Any:
+    """The object without the field a pattern names, wherever it stands."""
+    name = _steps(pattern)[-1][0]
+
+    def clear(holder: Any) -> Any:
+        if isinstance(holder, dict):
+            return {key: value for key, value in holder.items() if key != name} if name in holder else holder
+        attribute = attribute_of(type(holder), name)
+        unset = next(f.default for f in msgspec.structs.fields(type(holder)) if f.name == attribute)
+        if unset is msgspec.NODEFAULT:
+            unset = {}
+        return holder if getattr(holder, attribute) == unset else _put(holder, name, unset)
+
+    return changed(root, pattern, clear)

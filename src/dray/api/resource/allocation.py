@@ -1,0 +1,101 @@
+"""What a claim got: allocation results, reservations, and what drivers report about devices."""
+
+from __future__ import annotations
+
+import msgspec
+
+from dray.api.meta import NO_OPAQUE, Condition, Int64, Timestamp, Value
+from dray.values.nodeselector import NodeSelector
+from dray.values.quantity import Quantity
+
+
+class OpaqueDeviceConfiguration(Value, frozen=True):
+    """Parameters that only the driver understands, kept as they were written."""
+
+    driver: str = ""
+    parameters: msgspec.Raw = NO_OPAQUE
+
+
+class DeviceToleration(Value, frozen=True):
+    """A taint that does not keep the device away."""
+
+    key: str = ""
+    operator: str = ""
+    value: str = ""
+    effect: str = ""
+    toleration_seconds: Int64 | None = None
+
+
+class DeviceRequestAllocationResult(Value, frozen=True):
+    """One device, or one share of a device, given to a request (or `request/subrequest`)."""
+
+    request: str = ""
+    driver: str = ""
+    pool: str = ""
+    device: str = ""
+    admin_access: bool | None = None
+    tolerations: tuple[DeviceToleration, ...] = ()
+    binding_conditions: tuple[str, ...] = ()
+    binding_failure_conditions: tuple[str, ...] = ()
+    share_id: str | None = msgspec.field(default=None, name="shareID")
+    consumed_capacity: dict[str, Quantity] = {}
+
+
+class DeviceAllocationConfiguration(Value, frozen=True):
+    """Configuration that reaches the driver, with where it came from."""
+
+    source: str = ""
+    requests: tuple[str, ...] = ()
+    opaque: OpaqueDeviceConfiguration | None = None
+
+
+class DeviceAllocationResult(Value, frozen=True):
+    """All devices of an allocation and their configuration."""
+
+    results: tuple[DeviceRequestAllocationResult, ...] = ()
+    config: tuple[DeviceAllocationConfiguration, ...] = ()
+
+
+class AllocationResult(Value, frozen=True):
+    """A solution written into a claim, with the nodes where it can be used."""
+
+    devices: DeviceAllocationResult = DeviceAllocationResult()
+    node_selector: NodeSelector | None = None
+    allocation_timestamp: Timestamp | None = None
+
+
+class ConsumerReference(Value, frozen=True):
+    """Who may use the claim now."""
+
+    api_group: str = ""
+    resource: str = ""
+    name: str = ""
+    uid: str = ""
+
+
+class NetworkDeviceData(Value, frozen=True):
+    """What a network driver tells about an interface."""
+
+    interface_name: str = ""
+    ips: tuple[str, ...] = ()
+    hardware_address: str = ""
+
+
+class AllocatedDeviceStatus(Value, frozen=True):
+    """What a driver reports about one allocated device or share."""
+
+    driver: str = ""
+    pool: str = ""
+    device: str = ""
+    share_id: str | None = msgspec.field(default=None, name="shareID")
+    conditions: tuple[Condition, ...] = ()
+    data: msgspec.Raw = NO_OPAQUE
+    network_data: NetworkDeviceData | None = None
+
+
+class ResourceClaimStatus(Value, frozen=True):
+    """What the claim got, who uses it, how the devices are."""
+
+    allocation: AllocationResult | None = None
+    reserved_for: tuple[ConsumerReference, ...] = ()
+    devices: tuple[AllocatedDeviceStatus, ...] = ()

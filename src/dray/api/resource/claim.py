@@ -1,0 +1,104 @@
+"""A claim: what someone needs (spec) and what they got (status)."""
+
+from __future__ import annotations
+
+import msgspec
+
+from dray.api.meta import Int64, ObjectMeta, Value, always
+from dray.api.resource.allocation import DeviceToleration, OpaqueDeviceConfiguration, ResourceClaimStatus
+from dray.values.quantity import Quantity
+
+EXACT_COUNT = "ExactCount"
+ALL = "All"
+
+
+class CELDeviceSelector(Value, frozen=True):
+    """A CEL expression over `device` that must be true."""
+
+    expression: str = ""
+
+
+class DeviceSelector(Value, frozen=True):
+    """One criterion a device must meet."""
+
+    cel: CELDeviceSelector | None = None
+
+
+class CapacityRequirements(Value, frozen=True):
+    """How much of which capacity each device must provide."""
+
+    requests: dict[str, Quantity] = {}
+
+
+class ExactDeviceRequest(Value, frozen=True):
+    """A need without alternatives."""
+
+    device_class_name: str = ""
+    selectors: tuple[DeviceSelector, ...] = ()
+    allocation_mode: str = ""
+    count: Int64 = 0
+    admin_access: bool | None = None
+    tolerations: tuple[DeviceToleration, ...] = ()
+    capacity: CapacityRequirements | None = None
+
+
+class DeviceSubRequest(Value, frozen=True):
+    """One alternative of a request; like an exact one, but named and without admin access.
+
+    A type of its own, not a variant of `ExactDeviceRequest`: the two evolve separately.
+    """
+
+    name: str = ""
+    device_class_name: str = ""
+    selectors: tuple[DeviceSelector, ...] = ()
+    allocation_mode: str = ""
+    count: Int64 = 0
+    tolerations: tuple[DeviceToleration, ...] = ()
+    capacity: CapacityRequirements | None = None
+
+
+class DeviceRequest(Value, frozen=True):
+    """A named need: either exactly this, or the first available of these."""
+
+    name: str = ""
+    exactly: ExactDeviceRequest | None = None
+    first_available: tuple[DeviceSubRequest, ...] = ()
+
+
+class DeviceConstraint(Value, frozen=True):
+    """A rule across the devices of several requests."""
+
+    requests: tuple[str, ...] = ()
+    match_attribute: str | None = None
+    distinct_attribute: str | None = None
+
+
+class DeviceClaimConfiguration(Value, frozen=True):
+    """Configuration for the devices of some requests, or of all when none is named."""
+
+    requests: tuple[str, ...] = ()
+    opaque: OpaqueDeviceConfiguration | None = None
+
+
+class DeviceClaim(Value, frozen=True):
+    """Requests, constraints across them, and configuration."""
+
+    requests: tuple[DeviceRequest, ...] = ()
+    constraints: tuple[DeviceConstraint, ...] = ()
+    config: tuple[DeviceClaimConfiguration, ...] = ()
+
+
+class ResourceClaimSpec(Value, frozen=True):
+    """What is needed; it never changes."""
+
+    devices: DeviceClaim = DeviceClaim()
+
+
+class ResourceClaim(Value, frozen=True):
+    """What someone needs and got."""
+
+    api_version: str = always("resource.k8s.io/v1")
+    kind: str = always("ResourceClaim")
+    metadata: ObjectMeta = ObjectMeta()
+    spec: ResourceClaimSpec = ResourceClaimSpec()
+    status: ResourceClaimStatus = msgspec.field(default=ResourceClaimStatus())

@@ -1,0 +1,29 @@
+"""A device class: selectors and configuration an administrator prepared under a name."""
+
+from __future__ import annotations
+
+from dray.api.meta import ObjectMeta, Value, always
+from dray.api.resource.allocation import OpaqueDeviceConfiguration
+from dray.api.resource.claim import DeviceSelector
+
+
+class DeviceClassConfiguration(Value, frozen=True):
+    """Configuration that every device taken through the class gets."""
+
+    opaque: OpaqueDeviceConfiguration | None = None
+
+
+class DeviceClassSpec(Value, frozen=True):
+    """What a device must be to belong to the class, and how it is set up."""
+
+    selectors: tuple[DeviceSelector, ...] = ()
+    config: tuple[DeviceClassConfiguration, ...] = ()
+
+
+class DeviceClass(Value, frozen=True):
+    """A named kind of device."""
+
+    api_version: str = always("resource.k8s.io/v1")
+    kind: str = always("DeviceClass")
+    metadata: ObjectMeta = ObjectMeta()
+    spec: DeviceClassSpec = DeviceClassSpec()

@@ -1,0 +1,39 @@
+"""A slice: one page of a pool of devices, published by a driver."""
+
+from __future__ import annotations
+
+from dray.api.meta import Int64, ObjectMeta, Value, always
+from dray.api.resource.device import CounterSet, Device
+from dray.values.nodeselector import NodeSelector
+
+
+class ResourcePool(Value, frozen=True):
+    """Which pool a slice belongs to, its generation, and how many slices make it complete."""
+
+    name: str = ""
+    generation: Int64 = always(0)
+    resource_slice_count: Int64 = always(0)
+    priority: Int64 | None = None
+
+
+class ResourceSliceSpec(Value, frozen=True):
+    """The devices or shared counters on this page, and the nodes that reach them."""
+
+    driver: str = ""
+    pool: ResourcePool = ResourcePool()
+    node_name: str | None = None
+    node_selector: NodeSelector | None = None
+    all_nodes: bool | None = None
+    devices: tuple[Device, ...] = ()
+    per_device_node_selection: bool | None = None
+    shared_counters: tuple[CounterSet, ...] = ()
+    priority: Int64 | None = None
+
+
+class ResourceSlice(Value, frozen=True):
+    """One page of a pool."""
+
+    api_version: str = always("resource.k8s.io/v1")
+    kind: str = always("ResourceSlice")
+    metadata: ObjectMeta = ObjectMeta()
+    spec: ResourceSliceSpec = ResourceSliceSpec()
