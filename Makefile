@@ -70,7 +70,7 @@ types: $(READY) ## mypy, strict on src
 
 .PHONY: pytest
 pytest: $(READY) ## The tests alone
-	@$(PY) -m pytest $(if $(CORPUS),--corpus $(CORPUS)) $(PYTEST_ARGS)
+	@$(PY) -m pytest $(if $(CORPUS),--corpus=$(CORPUS)) $(PYTEST_ARGS)
 
 .PHONY: format
 format: $(READY) ## Let ruff repair what it can
@@ -79,7 +79,7 @@ format: $(READY) ## Let ruff repair what it can
 
 .PHONY: coverage
 coverage: $(READY) ## The tests with branch coverage of src
-	@$(PY) -m coverage run -m pytest -q $(if $(CORPUS),--corpus $(CORPUS)) $(PYTEST_ARGS)
+	@$(PY) -m coverage run -m pytest -q $(if $(CORPUS),--corpus=$(CORPUS)) $(PYTEST_ARGS)
 	@$(PY) -m coverage report
 
 .PHONY: fuzz

@@ -16,8 +16,8 @@ ROOT = Path(__file__).resolve().parent.parent
 
 DEFAULT_CORPUS = ROOT.parent / "shared" / "corpus"
 
-NO_CORPUS = "no reference corpus beside the repository (../shared/corpus); name one with --corpus DIR"
-NO_REQUIREMENTS = "no requirements.json beside the corpus; name one with --requirements FILE"
+NO_CORPUS = "no reference corpus beside the repository (../shared/corpus); name one with --corpus=DIR"
+NO_REQUIREMENTS = "no requirements.json beside the corpus; name one with --requirements=FILE"
 
 
 def corpus_dir(config: pytest.Config) -> Path | None:
