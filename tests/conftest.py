@@ -24,8 +24,8 @@ NAMED = pytest.StashKey[frozenset[str]]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    # Write `--corpus=DIR` when no test path is given: pytest looks for its configuration before it knows these
-    # options, and would take a separate DIR for the place to start from.
+    # Write `--corpus=DIR` when no test path is given: pytest looks for its configuration before it knows
+    # these options, and would take a separate DIR for the place to start from.
     group = parser.getgroup("dray")
     group.addoption(
         "--corpus", metavar="DIR", help="reference corpus (default: ../shared/corpus if it is there)"
