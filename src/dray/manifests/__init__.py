@@ -1,0 +1,12 @@
+"""Manifests: bytes that people write, read into documents whose every field can be found again.
+
+YAML as `kubectl` reads it, JSON, many documents in one file, lists of objects; and the way back, documents to
+text. Nothing here opens files or knows what an object means (see `dray.api`): bytes and a name come in, plain
+values and positions go out. Everything above the vocabulary may import it: `lint`, the simulator, the doors.
+"""
+
+from dray.manifests.documents import Document, expanded, read
+from dray.manifests.source import Position, ReadError, Source
+from dray.manifests.write import as_json, as_yaml
+
+__all__ = ["Document", "Position", "ReadError", "Source", "as_json", "as_yaml", "expanded", "read"]

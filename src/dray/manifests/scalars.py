@@ -1,0 +1,92 @@
+"""What an unquoted word means: the scalar rules of YAML 1.1 as Kubernetes tools apply them.
+
+Theory of operation: the tools around Kubernetes read YAML with one Go library and send JSON. What that
+library takes for a boolean, a null or a number is one here too (`on`, `NO`, `y`, `0x1F`, `0777`, `1_000`,
+`1e3`); what it leaves as text stays text (dates, `1:30`). Numbers with a fraction become `Decimal`, because
+a binary float would already be another number; one without a rest is an integer, as it is once it has been
+through JSON.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from decimal import Decimal, InvalidOperation
+from types import MappingProxyType
+
+Scalar = str | int | bool | Decimal | None
+
+_TRUE = ("y", "Y", "yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON")
+_FALSE = ("n", "N", "no", "No", "NO", "false", "False", "FALSE", "off", "Off", "OFF")
+_NULL = ("", "~", "null", "Null", "NULL")
+
+WORDS: Mapping[str, bool | None] = MappingProxyType(
+    {**dict.fromkeys(_TRUE, True), **dict.fromkeys(_FALSE, False), **dict.fromkeys(_NULL)}
+)
+"""Words that are not text unless they are quoted."""
+
+ENDLESS = frozenset(
+    {".nan", ".NaN", ".NAN"} | {sign + word for sign in ("", "+", "-") for word in (".inf", ".Inf", ".INF")}
+)
+"""Numbers that JSON, and so an API server, cannot hold."""
+
+_INTEGER = re.compile(
+    r"([-+]?)(?:0[bB](?P<b>[01]+)|0[xX](?P<x>[0-9a-fA-F]+)|0[oO]?(?P<o>[0-7]+)|(?P<d>0|[1-9][0-9]*))"
+)
+_FRACTION = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
+_BASES = {"b": 2, "x": 16, "o": 8, "d": 10}
+_LONGEST = 400
+"""More digits than any number an API server reads; such a word stays text."""
+_LARGEST = 308
+_WHOLE = 21
+"""Up to this many digits Go writes a whole number without an exponent, so it reads as an integer again."""
+
+
+def meaning(word: str) -> Scalar:
+    """The value of an unquoted word."""
+    if word in WORDS:
+        return WORDS[word]
+    if word[0] in "+-.0123456789" and len(word) <= _LONGEST:
+        return _number(word)
+    return word
+
+
+def _number(word: str) -> Scalar:
+    digits = word.replace("_", "")
+    found = _INTEGER.fullmatch(digits)
+    if found and found.lastgroup:
+        value = int(found[found.lastgroup], _BASES[found.lastgroup])
+        return -value if found[1] == "-" else value
+    if _FRACTION.fullmatch(digits):
+        value_or_none = exact(digits)
+        return word if value_or_none is None else value_or_none
+    return word
+
+
+def exact(digits: str) -> int | Decimal | None:
+    """A decimal number without loss; None when it is larger than any number an API server reads."""
+    try:
+        number = Decimal(digits)
+    except InvalidOperation:  # an exponent beyond what even Decimal holds
+        return None
+    size = number.adjusted()
+    if size > _LARGEST:
+        return None
+    if size < _WHOLE and number == number.to_integral_value():
+        return int(number)
+    return number
+
+
+def key_text(value: object) -> str | None:
+    """A key as the text it becomes in JSON; None when it cannot be one."""
+    match value:
+        case str():
+            return value
+        case bool():
+            return "true" if value else "false"
+        case int():
+            return str(value)
+        case Decimal():
+            return str(value)
+        case _:
+            return None

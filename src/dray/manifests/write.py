@@ -1,0 +1,102 @@
+"""Documents back to text: YAML as people like to read it, and JSON.
+
+Rules for this file: what is written reads back as the same values, also by tools that follow the rules of
+`scalars`; text that could be taken for something else is quoted. The order of keys is kept.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterable
+from decimal import Decimal
+from typing import Any
+
+import msgspec
+from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+
+from dray.manifests.scalars import ENDLESS, meaning
+
+try:
+    from yaml.cyaml import CDumper as _Dumper
+except ImportError:  # PyYAML without libyaml: slower, same text
+    from yaml import Dumper as _Dumper  # type: ignore[assignment]
+
+_TAG = "tag:yaml.org,2002:"
+_JSON = msgspec.json.Encoder(decimal_format="number")
+_WIDTH = 1_000_000
+"""Lines are never folded: a folded expression or command is hard to read and easy to break."""
+
+_ELSEWHERE = re.compile(r"\d{4}-\d|[-+]?\d[\d_]*:[0-5]?\d")
+"""Dates and base-60 numbers: text to us and to Kubernetes, something else to other readers of YAML 1.1."""
+
+
+class _Words(_Dumper):
+    """Decides what needs quotes by our own reading of words, not by the one of PyYAML."""
+
+    def resolve(self, kind: type[Node], value: Any, implicit: Any) -> str:
+        if kind is ScalarNode and implicit[0]:
+            special = value == "<<" or value in ENDLESS or _ELSEWHERE.match(value)
+            return _TAG + ("merge" if special else _kind_of(meaning(value)))
+        return _TAG + {ScalarNode: "str", SequenceNode: "seq", MappingNode: "map"}[kind]
+
+
+def as_yaml(documents: Iterable[Any]) -> str:
+    """Documents as one YAML text, separated by `---`."""
+    return "---\n".join(yaml_block(document) for document in documents)
+
+
+def yaml_block(value: Any) -> str:
+    """One value as YAML, ending in a line break."""
+    out = io.StringIO()
+    dumper = _Words(out, width=_WIDTH, allow_unicode=True, sort_keys=False)
+    dumper.open()
+    dumper.serialize(_node(value))
+    dumper.close()
+    text = out.getvalue()
+    return text.removesuffix("...\n") if text.endswith("\n...\n") else text
+
+
+def as_json(documents: Iterable[Any]) -> str:
+    """Documents as JSON, indented, one after the other."""
+    return "".join(
+        msgspec.json.format(_JSON.encode(document), indent=2).decode() + "\n" for document in documents
+    )
+
+
+def _node(value: Any) -> Node:
+    """A plain value as a node of PyYAML; lists are always blocks, text of several lines too."""
+    match value:
+        case dict():
+            pairs = [(_node(str(key)), _node(item)) for key, item in value.items()]
+            return MappingNode(_TAG + "map", pairs, flow_style=not pairs)
+        case list() | tuple():
+            return SequenceNode(_TAG + "seq", [_node(item) for item in value], flow_style=not value)
+        case str():
+            return ScalarNode(_TAG + "str", value, style="|" if "\n" in value.strip() else None)
+        case _:
+            return ScalarNode(_TAG + _kind_of(value), _word(value))
+
+
+def _kind_of(value: Any) -> str:
+    match value:
+        case bool():
+            return "bool"
+        case int():
+            return "int"
+        case Decimal() | float():
+            return "float"
+        case None:
+            return "null"
+        case _:
+            return "str"
+
+
+def _word(value: Any) -> str:
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case None:
+            return "null"
+        case _:
+            return str(value)
