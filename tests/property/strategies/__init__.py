@@ -1,0 +1,1 @@
+"""The shared vocabulary of generated inputs, one module per package of dray."""
