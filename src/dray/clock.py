@@ -58,4 +58,6 @@ class ManualClock:
 
 def timestamp(moment: datetime) -> str:
     """RFC 3339 in UTC with whole seconds, the form of timestamps in API objects."""
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    if moment.tzinfo is None:
+        raise ValueError("a time without a time zone could be any time; give for example `tzinfo=UTC`")
+    return moment.astimezone(UTC).replace(microsecond=0, tzinfo=None).isoformat() + "Z"
