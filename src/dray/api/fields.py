@@ -143,5 +143,5 @@ def _shown(value: Any) -> str:
     try:
         text = msgspec.json.encode(value, enc_hook=str).decode()
     except (TypeError, ValueError, msgspec.MsgspecError, RecursionError):
-        text = repr(value)
+        text = f"<{type(value).__name__}>"
     return text if len(text) <= 512 else text[:500] + "…"
