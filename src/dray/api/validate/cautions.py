@@ -1,0 +1,105 @@
+"""What is allowed and still surely a mistake: warnings that come with an accepted object.
+
+Kubernetes sends such texts in `Warning` headers; `dray lint` prints them. Nothing here refuses anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, TypeAlias
+
+from dray.api.core import Pod
+from dray.api.fields import ROOT, Path
+from dray.api.resource import (
+    DeviceClaim,
+    DeviceSubRequest,
+    ExactDeviceRequest,
+    ResourceClaim,
+    ResourceClaimTemplate,
+    ResourceSlice,
+)
+from dray.api.validate import limits
+from dray.values.names import driver_name
+
+
+@dataclass(frozen=True, slots=True)
+class Caution:
+    """One doubtful thing: where, and what should be known about it."""
+
+    path: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.text}"
+
+
+Cautions: TypeAlias = Iterator[Caution]
+
+_SPEC = ROOT.field("spec")
+
+
+def warnings_of(obj: Any) -> list[Caution]:
+    """Everything doubtful about an object, whether it is sound or not."""
+    look = _LOOKS.get(type(obj))
+    return list(look(obj)) if look is not None else []
+
+
+def _claim(obj: ResourceClaim) -> Cautions:
+    return _device_claim(obj.spec.devices, _SPEC)
+
+
+def _template(obj: ResourceClaimTemplate) -> Cautions:
+    return _device_claim(obj.spec.spec.devices, _SPEC.field("spec"))
+
+
+def _device_claim(devices: DeviceClaim, spec: Path) -> Cautions:
+    path = spec.field("devices", "requests")
+    if not devices.requests:
+        yield Caution(str(path), "the claim asks for nothing, so it is allocated without any device")
+    for position, request in enumerate(devices.requests):
+        place = path.index(position)
+        if request.exactly is not None:
+            yield from _count(request.exactly, place.field("exactly"))
+        for rank, alternative in enumerate(request.first_available):
+            yield from _count(alternative, place.field("firstAvailable").index(rank))
+
+
+def _count(ask: ExactDeviceRequest | DeviceSubRequest, path: Path) -> Cautions:
+    most = limits.RESULTS_PER_ALLOCATION
+    if most < ask.count <= limits.LARGEST_COUNT:
+        what = "this alternative is never chosen" if isinstance(ask, DeviceSubRequest) else "it can never fit"
+        text = f"{ask.count} devices are more than the {most} that one claim can hold; {what}"
+        yield Caution(str(path.field("count")), text)
+
+
+def _slice(obj: ResourceSlice) -> Cautions:
+    if not obj.spec.devices and not obj.spec.shared_counters:
+        yield Caution(str(_SPEC), "the slice has neither devices nor shared counters")
+    if obj.spec.driver != obj.spec.driver.lower() and not driver_name(obj.spec.driver):
+        text = f"driver names are compared exactly; lower case avoids surprises: `{obj.spec.driver.lower()}`"
+        yield Caution(str(_SPEC.field("driver")), text)
+
+
+def _pod(obj: Pod) -> Cautions:
+    used = {claim.name for c in _containers_of(obj) for claim in c.resources.claims}
+    for position, entry in enumerate(obj.spec.resource_claims):
+        if entry.name not in used:
+            place = _SPEC.field("resourceClaims").index(position)
+            text = f"no container uses `{entry.name}`; the pod waits for the claim and gets nothing from it"
+            yield Caution(str(place), text)
+
+
+def _containers_of(obj: Pod) -> tuple[Any, ...]:
+    return obj.spec.init_containers + obj.spec.containers + obj.spec.ephemeral_containers
+
+
+_LOOKS: Mapping[type, Callable[[Any], Cautions]] = MappingProxyType(
+    {
+        ResourceClaim: _claim,
+        ResourceClaimTemplate: _template,
+        ResourceSlice: _slice,
+        Pod: _pod,
+    }
+)

@@ -1,0 +1,37 @@
+"""Whether two values mean the same.
+
+Equality of structs is almost it: quantities already compare by value. What it misses are opaque parameters,
+which are kept as they were written; `{"a": 1}` with other white space or another order of keys is no change.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+
+def same(new: Any, old: Any) -> bool:
+    """Whether two values of one type mean the same."""
+    if new == old:
+        return True
+    if type(new) is not type(old):
+        return False
+    if isinstance(new, msgspec.Raw):
+        return _meaning(new) == _meaning(old)
+    if isinstance(new, msgspec.Struct):
+        return all(same(getattr(new, name), getattr(old, name)) for name in new.__struct_fields__)
+    if isinstance(new, tuple):
+        return len(new) == len(old) and all(map(same, new, old))
+    if isinstance(new, dict):
+        return new.keys() == old.keys() and all(same(value, old[key]) for key, value in new.items())
+    return False
+
+
+def _meaning(raw: msgspec.Raw) -> bytes:
+    """Opaque JSON in a normal form: sorted keys, no white space. What is no JSON stands for itself."""
+    written = bytes(raw)
+    try:
+        return msgspec.json.encode(msgspec.json.decode(written), order="deterministic")
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return written

@@ -1,0 +1,24 @@
+"""Rules of a claim template: what it copies into each claim."""
+
+from __future__ import annotations
+
+from dray.api.fields import ROOT, invalid
+from dray.api.resource import ResourceClaimTemplate
+from dray.api.validate.claim import device_claim
+from dray.api.validate.metadata import template_metadata
+from dray.api.validate.rules import IMMUTABLE, Errors
+from dray.api.validate.sameness import same
+
+_SPEC = ROOT.field("spec")
+
+
+def template(obj: ResourceClaimTemplate) -> Errors:
+    """What holds of a new template besides its own metadata."""
+    yield from template_metadata(obj.spec.metadata, _SPEC.field("metadata"))
+    yield from device_claim(obj.spec.spec.devices, _SPEC.field("spec"))
+
+
+def template_update(new: ResourceClaimTemplate, old: ResourceClaimTemplate) -> Errors:
+    """All claims of a template are alike, so it never changes."""
+    if not same(new.spec, old.spec):
+        yield invalid(_SPEC, new.spec, IMMUTABLE)
