@@ -1,20 +1,29 @@
 """JSON text and plain values, without losing a digit.
 
 Numbers with a fraction are `Decimal`s on the way in and keep every digit on the way out; opaque
-parameters depend on it. Whatever is wrong with the text is a `DecodeError`, never a surprise.
+parameters depend on it. Whatever is wrong with the text is a `DecodeError`, never a surprise. What is
+handed over as plain values may hold things that JSON cannot (NaN, dates, numbers as keys): `not_json`
+names them, because a writer would quietly make something else of them.
 """
 
 from __future__ import annotations
 
 import json
+import math
 from decimal import Decimal
 from typing import Any
 
 import msgspec
 
-from dray.api.fields import ROOT, Path
+from dray.api.fields import ROOT, Fault, FieldError, Path
 from dray.errors import DecodeError
 from dray.values.quantity import Quantity
+
+MAX_DEPTH = 100
+"""Deeper nesting is an attack or an accident; no API object needs a tenth of it."""
+
+MAX_BITS = 13_000
+"""Integers of more bits (some 3,900 digits) are beyond what Python turns into text."""
 
 
 def _write_custom(value: Any) -> Any:
@@ -35,6 +44,8 @@ def read_json(data: bytes) -> Any:
         raise DecodeError(f"not JSON: {broken}") from None
     except RecursionError:
         raise DecodeError("not JSON we read: nested too deeply") from None
+    except ArithmeticError:
+        raise DecodeError("not JSON we read: a number with an exponent of more than 17 digits") from None
 
 
 def write_json(value: Any) -> bytes:
@@ -47,17 +58,88 @@ def write_json(value: Any) -> bytes:
         raise DecodeError(f"cannot be written as JSON: {broken}") from None
 
 
+def not_json(document: Any, path: Path = ROOT) -> list[FieldError]:
+    """Everything in plain values that JSON cannot hold, or only nested beyond `MAX_DEPTH`."""
+    found: list[FieldError] = []
+    if not _fits_json(document, 0):
+        _collect_strangers(document, path, found, 0)
+    return found
+
+
+def _fits_json(value: Any, depth: int) -> bool:
+    """The quick question; places are only worked out when the answer is no."""
+    shape = type(value)
+    if shape is str:
+        return value.isascii() or _is_unicode(value)
+    if shape is dict:
+        if depth >= MAX_DEPTH:
+            return False
+        for key, item in value.items():
+            if type(key) is not str or not (key.isascii() or _is_unicode(key)):
+                return False
+            if not _fits_json(item, depth + 1):
+                return False
+        return True
+    if shape is list or shape is tuple:
+        return depth < MAX_DEPTH and all(_fits_json(item, depth + 1) for item in value)
+    return _why_no_scalar(value) is None
+
+
+def _collect_strangers(value: Any, path: Path, found: list[FieldError], depth: int) -> None:
+    if isinstance(value, dict | list | tuple):
+        if depth >= MAX_DEPTH:
+            found.append(_stranger(path, value, f"nested more than {MAX_DEPTH} levels deep"))
+        elif isinstance(value, dict):
+            for key, item in value.items():
+                if not isinstance(key, str) or not _is_unicode(key):
+                    found.append(_stranger(path.key(ascii(key)), key, "expected a key that is Unicode text"))
+                else:
+                    _collect_strangers(item, path.field(key), found, depth + 1)
+        else:
+            for i, item in enumerate(value):
+                _collect_strangers(item, path.index(i), found, depth + 1)
+    elif not isinstance(value, str):
+        why = _why_no_scalar(value)
+        if why is not None:
+            found.append(_stranger(path, value, why))
+    elif not _is_unicode(value):
+        found.append(_stranger(path, value, "expected text that is valid Unicode"))
+
+
+def _stranger(path: Path, value: Any, detail: str) -> FieldError:
+    shown = ascii(value) if isinstance(value, str | float | Decimal) else f"<{type(value).__name__}>"
+    return FieldError(Fault.TYPE_INVALID, str(path), shown, detail)
+
+
+def _why_no_scalar(value: Any) -> str | None:
+    if value is None or isinstance(value, bool):
+        return None
+    if isinstance(value, int):
+        return None if value.bit_length() <= MAX_BITS else "a number with too many digits"
+    if isinstance(value, float):
+        return None if math.isfinite(value) else "expected a finite number"
+    if isinstance(value, Decimal):
+        return None if value.is_finite() else "expected a finite number"
+    return f"expected a JSON value, got `{type(value).__name__}`"
+
+
+def _is_unicode(text: str) -> bool:
+    return not any("\ud800" <= char <= "\udfff" for char in text)
+
+
 def duplicate_fields(data: bytes) -> tuple[str, ...]:
     """Paths of fields that stand twice in one JSON object; decoders keep the last and say nothing."""
+    found: list[str] = []
     try:
         json.loads(data, object_pairs_hook=_all_different)
     except _TwiceError:
-        found: list[str] = []
-        _collect_duplicates(json.loads(data, object_pairs_hook=_Pairs), ROOT, found)
-        return tuple(found)
+        try:
+            _collect_duplicates(json.loads(data, object_pairs_hook=_Pairs), ROOT, found)
+        except RecursionError:
+            raise DecodeError("not JSON we read: nested too deeply") from None
     except (ValueError, RecursionError) as broken:
         raise DecodeError(f"not JSON: {broken}") from None
-    return ()
+    return tuple(found)
 
 
 class _TwiceError(Exception):

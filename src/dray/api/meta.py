@@ -6,21 +6,59 @@ value as default. Absence is judged by validation, with a field path, and not by
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Annotated, Any
 
 import msgspec
 
+from dray.api.jsontext import not_json, read_json, write_json
+from dray.errors import DecodeError
+
 Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+
+# Only days that exist, so that whoever calculates with a time later need not wonder.
+_YEAR = "(?!0000)[0-9]{4}"
+_LEAP_YEAR = "(?:[0-9]{2}(?:0[48]|[2468][048]|[13579][26])|(?:0[48]|[2468][048]|[13579][26])00)"
+_DATE = (
+    f"{_YEAR}-(?:0[13578]|1[02])-(?:0[1-9]|[12][0-9]|3[01])"
+    f"|{_YEAR}-(?:0[469]|11)-(?:0[1-9]|[12][0-9]|30)"
+    f"|{_YEAR}-02-(?:0[1-9]|1[0-9]|2[0-8])"
+    f"|{_LEAP_YEAR}-02-29"
+)
+_HOUR = "(?:[01][0-9]|2[0-3])"
+_SIXTY = "[0-5][0-9]"
+
 Timestamp = Annotated[
     str,
     msgspec.Meta(
-        pattern=r"^\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])T([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d+)?(Z|[+-]\d\d:\d\d)$",
+        pattern=rf"^(?:{_DATE})T{_HOUR}:{_SIXTY}:{_SIXTY}(?:\.[0-9]+)?(?:Z|[+-]{_HOUR}:{_SIXTY})\Z",
         description="a time as RFC 3339, for example `2026-01-31T12:00:00Z`",
     ),
 ]
 
 NO_OPAQUE = msgspec.Raw()
 """Opaque parameters that were not given."""
+
+
+def settle(holder: msgspec.Struct, name: str) -> None:
+    """Bring a fresh struct's opaque field to the one form it is kept in; a `ValueError` if it is not JSON.
+
+    Nothing and null are `NO_OPAQUE` itself, which is left out on the wire; anything else is JSON without
+    superfluous space, so that objects that say the same are equal.
+    """
+    text = bytes(getattr(holder, name))
+    if not text:
+        msgspec.structs.force_setattr(holder, name, NO_OPAQUE)
+        return
+    try:
+        value = read_json(text)
+    except DecodeError as broken:
+        raise ValueError(str(broken)) from None
+    strange = not_json(value)
+    if strange:
+        raise ValueError(str(strange[0]))
+    kept = NO_OPAQUE if value is None else msgspec.Raw(write_json(value))
+    msgspec.structs.force_setattr(holder, name, kept)
 
 
 class Value(
@@ -32,6 +70,26 @@ class Value(
     forbid_unknown_fields=True,
 ):
     """Base of all closed API values: frozen, camelCase on the wire, unknown fields are an error."""
+
+
+class Whole(Value, frozen=True):
+    """Base of values with parts that are structs: an empty part is always the default itself.
+
+    The encoder leaves out a part that *is* the default, not one that equals it. Equal objects must be
+    written alike, whether their empty parts were written as `{}` or not at all.
+    """
+
+    def __post_init__(self) -> None:
+        for name, empty in _empty_parts(type(self)):
+            part = getattr(self, name)
+            if part is not empty and part == empty:
+                msgspec.structs.force_setattr(self, name, empty)
+
+
+@lru_cache(maxsize=64)
+def _empty_parts(cls: type[msgspec.Struct]) -> tuple[tuple[str, msgspec.Struct], ...]:
+    fields = msgspec.structs.fields(cls)
+    return tuple((field.name, field.default) for field in fields if isinstance(field.default, msgspec.Struct))
 
 
 class View(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from dray.api.meta import NO_OPAQUE, Int64, ObjectMeta, OwnerRef, Value, always
+from dray.api.meta import NO_OPAQUE, Int64, ObjectMeta, OwnerRef, Value, Whole, always, settle
 from dray.values.nodeselector import NodeSelector
 
 IMMEDIATE = "Immediate"
@@ -22,6 +22,9 @@ class ClassicClaimSpec(Value, frozen=True):
     parameters: msgspec.Raw = NO_OPAQUE
     allocation_mode: str = ""
 
+    def __post_init__(self) -> None:
+        settle(self, "parameters")
+
 
 class SchedulerSchedulingStatus(Value, frozen=True):
     """What the scheduler offers: the node it chose, the nodes it considers."""
@@ -37,7 +40,7 @@ class DriverSchedulingStatus(Value, frozen=True):
     available_on_nodes: NodeSelector | None = None
 
 
-class SchedulingStatus(Value, frozen=True):
+class SchedulingStatus(Whole, frozen=True):
     """The negotiation, while it lasts."""
 
     scheduler: SchedulerSchedulingStatus = SchedulerSchedulingStatus()
@@ -66,7 +69,7 @@ class ClassicClaimStatus(Value, frozen=True):
         return self.scheduling.driver.available_on_nodes
 
 
-class ClassicClaim(Value, frozen=True):
+class ClassicClaim(Whole, frozen=True):
     """A claim that its driver's controller allocates."""
 
     api_version: str = always("cdi.k8s.io/v1alpha1")

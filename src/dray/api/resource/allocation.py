@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from dray.api.meta import NO_OPAQUE, Condition, Int64, Timestamp, Value
+from dray.api.meta import NO_OPAQUE, Condition, Int64, Timestamp, Value, Whole, settle
 from dray.values.nodeselector import NodeSelector
 from dray.values.quantity import Quantity
 
@@ -14,6 +14,9 @@ class OpaqueDeviceConfiguration(Value, frozen=True):
 
     driver: str = ""
     parameters: msgspec.Raw = NO_OPAQUE
+
+    def __post_init__(self) -> None:
+        settle(self, "parameters")
 
 
 class DeviceToleration(Value, frozen=True):
@@ -56,7 +59,7 @@ class DeviceAllocationResult(Value, frozen=True):
     config: tuple[DeviceAllocationConfiguration, ...] = ()
 
 
-class AllocationResult(Value, frozen=True):
+class AllocationResult(Whole, frozen=True):
     """A solution written into a claim, with the nodes where it can be used."""
 
     devices: DeviceAllocationResult = DeviceAllocationResult()
@@ -91,6 +94,9 @@ class AllocatedDeviceStatus(Value, frozen=True):
     conditions: tuple[Condition, ...] = ()
     data: msgspec.Raw = NO_OPAQUE
     network_data: NetworkDeviceData | None = None
+
+    def __post_init__(self) -> None:
+        settle(self, "data")
 
 
 class ResourceClaimStatus(Value, frozen=True):

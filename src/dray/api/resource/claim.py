@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import msgspec
-
-from dray.api.meta import Int64, ObjectMeta, Value, always
+from dray.api.meta import Int64, ObjectMeta, Value, Whole, always
 from dray.api.resource.allocation import DeviceToleration, OpaqueDeviceConfiguration, ResourceClaimStatus
 from dray.values.quantity import Quantity
 
@@ -88,17 +86,17 @@ class DeviceClaim(Value, frozen=True):
     config: tuple[DeviceClaimConfiguration, ...] = ()
 
 
-class ResourceClaimSpec(Value, frozen=True):
+class ResourceClaimSpec(Whole, frozen=True):
     """What is needed; it never changes."""
 
     devices: DeviceClaim = DeviceClaim()
 
 
-class ResourceClaim(Value, frozen=True):
+class ResourceClaim(Whole, frozen=True):
     """What someone needs and got."""
 
     api_version: str = always("resource.k8s.io/v1")
     kind: str = always("ResourceClaim")
     metadata: ObjectMeta = ObjectMeta()
     spec: ResourceClaimSpec = ResourceClaimSpec()
-    status: ResourceClaimStatus = msgspec.field(default=ResourceClaimStatus())
+    status: ResourceClaimStatus = ResourceClaimStatus()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dray.api.meta import ObjectMeta, Value, always
+from dray.api.meta import ObjectMeta, Value, Whole, always
 from dray.api.resource.allocation import OpaqueDeviceConfiguration
 from dray.api.resource.claim import DeviceSelector
 
@@ -20,7 +20,7 @@ class DeviceClassSpec(Value, frozen=True):
     config: tuple[DeviceClassConfiguration, ...] = ()
 
 
-class DeviceClass(Value, frozen=True):
+class DeviceClass(Whole, frozen=True):
     """A named kind of device."""
 
     api_version: str = always("resource.k8s.io/v1")

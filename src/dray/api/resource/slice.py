@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dray.api.meta import Int64, ObjectMeta, Value, always
+from dray.api.meta import Int64, ObjectMeta, Value, Whole, always
 from dray.api.resource.device import CounterSet, Device
 from dray.values.nodeselector import NodeSelector
 
@@ -16,7 +16,7 @@ class ResourcePool(Value, frozen=True):
     priority: Int64 | None = None
 
 
-class ResourceSliceSpec(Value, frozen=True):
+class ResourceSliceSpec(Whole, frozen=True):
     """The devices or shared counters on this page, and the nodes that reach them."""
 
     driver: str = ""
@@ -30,7 +30,7 @@ class ResourceSliceSpec(Value, frozen=True):
     priority: Int64 | None = None
 
 
-class ResourceSlice(Value, frozen=True):
+class ResourceSlice(Whole, frozen=True):
     """One page of a pool."""
 
     api_version: str = always("resource.k8s.io/v1")

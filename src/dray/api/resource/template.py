@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from dray.api.meta import ObjectMeta, Value, always
+from dray.api.meta import ObjectMeta, Whole, always
 from dray.api.resource.claim import ResourceClaimSpec
 
 
-class ResourceClaimTemplateSpec(Value, frozen=True):
+class ResourceClaimTemplateSpec(Whole, frozen=True):
     """Labels, annotations and spec that are copied into each claim."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: ResourceClaimSpec = ResourceClaimSpec()
 
 
-class ResourceClaimTemplate(Value, frozen=True):
+class ResourceClaimTemplate(Whole, frozen=True):
     """Makes one claim per pod."""
 
     api_version: str = always("resource.k8s.io/v1")
