@@ -11,7 +11,7 @@ reported, not refused: whether they are an error is the caller's choice (`fieldV
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import lru_cache
@@ -20,9 +20,10 @@ from typing import Any
 import msgspec
 
 from dray.api import versions
-from dray.api.jsontext import ENCODER, read_json, write_json
+from dray.api.fields import FieldError
+from dray.api.jsontext import ENCODER, not_json, read_json, write_json
 from dray.api.kinds import Kind, kind_of, kind_of_type
-from dray.api.shape import UnknownField, examine
+from dray.api.shape import UnknownField, examine, json_name
 from dray.errors import DecodeError
 from dray.values.quantity import Quantity, QuantityError
 
@@ -46,15 +47,16 @@ class _Envelope(msgspec.Struct, rename="camel"):
     kind: Any = None
 
 
-# The cache answers most calls without entering Python: objects repeat few quantities many times.
+# The cache answers most calls without entering Python: objects repeat few quantities many times. Numbers
+# with a fraction go the long way: equal `Decimal`s may be written differently, and a cache mixes them up.
 @lru_cache(maxsize=4096, typed=True)
 def _read_custom(shape: type, value: Any) -> Any:
-    if shape is Quantity and isinstance(value, str | int | Decimal) and not isinstance(value, bool):
+    if shape is Quantity and isinstance(value, str | int) and not isinstance(value, bool):
         try:
-            return Quantity.parse(str(value) if isinstance(value, Decimal) else value)
+            return Quantity.parse(value)
         except QuantityError as refused:
             raise ValueError(str(refused)) from None
-    raise TypeError(f"expected a quantity, got `{value!r}`")
+    raise TypeError(f"expected a quantity, got `{type(value).__name__}`")
 
 
 _ENVELOPE = msgspec.json.Decoder(_Envelope)
@@ -72,7 +74,7 @@ def decode(data: bytes) -> Decoded:
         kind, version = kind_of({"apiVersion": envelope.api_version, "kind": envelope.kind})
         if version == kind.version and not kind.open:
             return Decoded(kind, version, _decoder(kind.type).decode(data))
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, TypeError):
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ArithmeticError):
         pass  # the way over the document says what is wrong, completely
     return decode_document(read_json(data))
 
@@ -80,8 +82,11 @@ def decode(data: bytes) -> Decoded:
 def decode_document(document: Any) -> Decoded:
     """Read one object from a document of plain values, in any version served."""
     if not isinstance(document, dict):
-        raise DecodeError(f"expected an object with `apiVersion` and `kind`, got {type(document).__name__}")
+        raise DecodeError(f"expected an object with `apiVersion` and `kind`, got {json_name(document)}")
     kind, version = kind_of(document)
+    strange = not_json(document)
+    if strange:
+        raise _unreadable(kind, version, strange)
     shape = versions.shape_of(kind, version)
     kept = document if kind.open else None
     given = versions.tidied(kind, document)
@@ -90,14 +95,18 @@ def decode_document(document: Any) -> Decoded:
         if version != kind.version:
             obj = _decoder(kind.type).decode(ENCODER.encode(versions.up(kind, version, given)))
         return Decoded(kind, version, obj, (), kept)
-    except (msgspec.MsgspecError, TypeError, ValueError, OverflowError, RecursionError):
+    except (msgspec.MsgspecError, TypeError, ValueError, ArithmeticError):
         pass  # the careful way says what is wrong, completely
     fitted, found = examine(given, shape)
     if found.wrong:
-        what = "; ".join(str(problem) for problem in found.wrong)
-        raise DecodeError(f'{kind.name} in version "{version}" cannot be read: {what}', found.wrong)
+        raise _unreadable(kind, version, found.wrong)
     obj = _decoder(kind.type).decode(write_json(versions.up(kind, version, fitted)))
     return Decoded(kind, version, obj, tuple(found.unknown), kept)
+
+
+def _unreadable(kind: Kind, version: str, problems: Sequence[FieldError]) -> DecodeError:
+    what = "; ".join(str(problem) for problem in problems)
+    return DecodeError(f'{kind.name} in version "{version}" cannot be read: {what}', problems)
 
 
 def encode(obj: msgspec.Struct, version: str | None = None) -> bytes:

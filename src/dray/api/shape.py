@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import lru_cache
@@ -22,12 +22,13 @@ from typing import Any
 from msgspec import inspect
 
 from dray.api.fields import ROOT, Fault, FieldError, Path
-from dray.api.jsontext import read_json, write_json
-from dray.errors import DecodeError
+from dray.api.jsontext import MAX_DEPTH, not_json
 from dray.values.quantity import Quantity, QuantityError
 
-MAX_DEPTH = 100
-"""Deeper nesting is an attack or an accident; no API object needs a tenth of it."""
+__all__ = ["MAX_DEPTH", "Findings", "UnknownField", "examine", "field_names", "json_name"]
+
+MAX_HINTS = 100
+"""Looking for near names takes time; nobody reads that many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +110,7 @@ def _fit_struct(value: Any, kind: inspect.StructType, path: Path, findings: Find
         child = path.field(str(name))
         if name not in known:
             if kind.forbid_unknown_fields:
-                findings.unknown.append(_unknown(child, str(name), tuple(known)))
+                findings.unknown.append(_unknown(child, str(name), known, len(findings.unknown)))
         elif item is not None:
             fitted[name] = _fit(item, known[name], child, findings, depth + 1)
     return {name: item for name, item in fitted.items() if item is not None}
@@ -170,10 +171,9 @@ def _fit_quantity(value: Any, path: Path, findings: Findings) -> Any:
 
 def _fit_opaque(value: Any, path: Path, findings: Findings) -> Any:
     """Opaque values keep everything they hold; they only must be JSON."""
-    try:
-        return read_json(write_json(value))
-    except DecodeError:
-        return _wrong(findings, path, value, "a JSON value")
+    strange = not_json(value, path)
+    findings.wrong += strange
+    return None if strange else value
 
 
 _SCALARS: tuple[tuple[type[inspect.Type], type, str], ...] = (
@@ -199,8 +199,13 @@ def _fit_scalar(value: Any, kind: inspect.Type, path: Path, findings: Findings) 
     return value
 
 
+def json_name(value: Any) -> str:
+    """What a plain value is called in messages."""
+    return _JSON_NAMES.get(type(value), type(value).__name__)
+
+
 def _wrong(findings: Findings, path: Path, value: Any, expected: str) -> None:
-    found = _JSON_NAMES.get(type(value), type(value).__name__)
+    found = json_name(value)
     shown = value if isinstance(value, str | int | float | bool | None) else f"<{found}>"
     findings.wrong.append(
         FieldError(Fault.TYPE_INVALID, str(path), shown, f"expected {expected}, got {found}")
@@ -220,10 +225,16 @@ _JSON_NAMES: Mapping[type, str] = {
 }
 
 
-def _unknown(path: Path, name: str, known: tuple[str, ...]) -> UnknownField:
+def _unknown(path: Path, name: str, known: Iterable[str], before: int) -> UnknownField:
+    names = tuple(known)
+    near = _near(name, names) if before < MAX_HINTS else None
+    return UnknownField(str(path), name, near, names)
+
+
+def _near(name: str, known: tuple[str, ...]) -> str | None:
     lowered = {candidate.lower(): candidate for candidate in known}
     near = lowered.get(name.lower().replace("_", "").replace("-", ""))
     if near is None:
         matches = difflib.get_close_matches(name, known, n=1, cutoff=0.7)
         near = matches[0] if matches else None
-    return UnknownField(str(path), name, near, known)
+    return near
