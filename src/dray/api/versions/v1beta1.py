@@ -126,7 +126,7 @@ def _device_down(device: Document) -> dict[str, Any]:
 
 
 def _request_up(request: Document) -> dict[str, Any]:
-    exactly = {name: value for name, value in request.items() if name in _FLAT}
+    exactly = {name: value for name, value in request.items() if name in _FLAT and value is not None}
     rest = {name: value for name, value in request.items() if name not in _FLAT}
     return {**rest, "exactly": exactly} if exactly else rest
 
@@ -134,7 +134,10 @@ def _request_up(request: Document) -> dict[str, Any]:
 def _request_down(request: Document) -> dict[str, Any]:
     exactly = request.get("exactly")
     rest = {name: value for name, value in request.items() if name != "exactly"}
-    return {**rest, **exactly} if isinstance(exactly, Mapping) else rest
+    if not isinstance(exactly, Mapping):
+        return rest
+    # An empty `exactly` must come back: its one required field, empty too, says that it was there.
+    return {**rest, **(exactly or {"deviceClassName": ""})}
 
 
 def _at(document: Document, path: tuple[str, ...], change: Callable[[Any], Any]) -> dict[str, Any]:
