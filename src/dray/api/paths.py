@@ -26,7 +26,7 @@ _STEP = re.compile(r"([A-Za-z]+)(\[\]|\{\})?(?:\.|$)")
 @lru_cache(maxsize=512)
 def _steps(pattern: str) -> tuple[tuple[str, str], ...]:
     steps = tuple((name, many or "") for name, many in _STEP.findall(pattern))
-    if ".".join(name + many for name, many in steps) != pattern:
+    if not steps or ".".join(name + many for name, many in steps) != pattern:
         raise ValueError(f"`{pattern}` is not a field pattern like `spec.devices[].taints`")
     return steps
 
@@ -42,15 +42,29 @@ def attribute_of(cls: type, wire_name: str) -> str:
 
 
 def _get(node: Any, name: str) -> Any:
+    """A field; None where it is unset, and where a document holds something that has no fields."""
     if isinstance(node, dict):
         return node.get(name)
-    return getattr(node, attribute_of(type(node), name))
+    return getattr(node, attribute_of(type(node), name)) if isinstance(node, msgspec.Struct) else None
 
 
 def _put(node: Any, name: str, value: Any) -> Any:
     if isinstance(node, dict):
         return {**node, name: value}
     return msgspec.structs.replace(node, **{attribute_of(type(node), name): value})
+
+
+@lru_cache(maxsize=512)
+def _unset(cls: type, wire_name: str) -> Any:
+    """The value of a struct's field when nothing was given."""
+    known = next(field for field in msgspec.structs.fields(cls) if field.encode_name == wire_name)
+    return known.default if known.default is not msgspec.NODEFAULT else {}
+
+
+def _is_set(node: Any, name: str) -> bool:
+    if isinstance(node, dict):
+        return node.get(name) not in (None, [], {}, ())
+    return isinstance(node, msgspec.Struct) and bool(_get(node, name) != _unset(type(node), name))
 
 
 def found(root: Any, pattern: str) -> tuple[str, ...]:
@@ -60,19 +74,18 @@ def found(root: Any, pattern: str) -> tuple[str, ...]:
 
 def _found(node: Any, steps: tuple[tuple[str, str], ...], path: Path) -> Iterator[Path]:
     (name, many), rest = steps[0], steps[1:]
-    value = _get(node, name)
-    if value is None or value == () or value == {} or value == []:
-        return
-    here = path.field(name)
     if not rest:
-        yield here
-    elif many == "[]":
+        if _is_set(node, name):
+            yield path.field(name)
+        return
+    value, here = _get(node, name), path.field(name)
+    if many == "[]" and isinstance(value, list | tuple):
         for i, item in enumerate(value):
             yield from _found(item, rest, here.index(i))
-    elif many == "{}":
+    elif many == "{}" and isinstance(value, dict):
         for key, item in value.items():
             yield from _found(item, rest, here.key(key))
-    else:
+    elif not many:
         yield from _found(value, rest, here)
 
 
@@ -83,22 +96,23 @@ def changed(root: Any, pattern: str, change: Change) -> Any:
 
 def _changed(node: Any, steps: tuple[tuple[str, str], ...], change: Change) -> Any:
     if not steps:
-        return change(node)
+        return change(node) if isinstance(node, dict | msgspec.Struct) else node
     (name, many), rest = steps[0], steps[1:]
     old = _get(node, name)
     if not old:
         return node
-    new: Any
-    if many == "[]":
+    new: Any = old
+    if many == "[]" and isinstance(old, list | tuple):
         if rest and not any(_get(item, rest[0][0]) for item in old):
             return node
-        new = [_changed(item, rest, change) for item in old]
-        same = all(now is before for now, before in zip(new, old, strict=True))
-        new = old if same else type(old)(new)
-    elif many == "{}":
-        new = {key: _changed(item, rest, change) for key, item in old.items()}
-        new = old if all(new[key] is old[key] for key in old) else new
-    else:
+        items = [_changed(item, rest, change) for item in old]
+        if any(now is not before for now, before in zip(items, old, strict=True)):
+            new = type(old)(items)
+    elif many == "{}" and isinstance(old, dict):
+        entries = {key: _changed(item, rest, change) for key, item in old.items()}
+        if any(entries[key] is not old[key] for key in old):
+            new = entries
+    elif not many:
         new = _changed(old, rest, change)
     return node if new is old else _put(node, name, new)
 
@@ -110,10 +124,6 @@ def cleared(root: Any, pattern: str) -> Any:
     def clear(holder: Any) -> Any:
         if isinstance(holder, dict):
             return {key: value for key, value in holder.items() if key != name} if name in holder else holder
-        attribute = attribute_of(type(holder), name)
-        unset = next(f.default for f in msgspec.structs.fields(type(holder)) if f.name == attribute)
-        if unset is msgspec.NODEFAULT:
-            unset = {}
-        return holder if getattr(holder, attribute) == unset else _put(holder, name, unset)
+        return _put(holder, name, _unset(holder.__class__, name)) if _is_set(holder, name) else holder
 
     return changed(root, pattern, clear)
