@@ -48,6 +48,7 @@ GATED: Mapping[str, Mapping[str, tuple[str, ...]]] = MappingProxyType(
             "Pod": (
                 "spec.resourceClaims",
                 *(f"spec.{containers}[].resources.claims" for containers in CONTAINER_LISTS),
+                "status.resourceClaimStatuses",
             )
         },
         "DRAPrioritizedList": _of_claims("devices.requests[].firstAvailable"),
@@ -82,6 +83,7 @@ GATED: Mapping[str, Mapping[str, tuple[str, ...]]] = MappingProxyType(
                 status=("allocation.allocationTimestamp", *(f"{_RESULTS}.{name}" for name in _CONDITIONS))
             ),
         },
+        "DRAControlPlaneController": {"Pod": ("spec.resourceClaims[].template",)},
     }
 )
 """Gate, kind, fields. Kinds of the classic path stand behind their gate as a whole: see `closed_by`."""
