@@ -24,6 +24,8 @@ T = TypeVar("T", bound=msgspec.Struct)
 NOW = "now"
 """Stands in the table for the time the object arrives."""
 
+_EQUAL = "Equal"
+
 
 @dataclass(frozen=True, slots=True)
 class Default:
@@ -47,13 +49,16 @@ def _of_asks(prefix: str) -> tuple[Default, ...]:
         for row in (
             Default(f"{ask}.allocationMode", EXACT_COUNT),
             Default(f"{ask}.count", 1, _counts, "when `allocationMode` is `ExactCount`"),
-            Default(f"{ask}.tolerations[].operator", "Equal"),
+            Default(f"{ask}.tolerations[].operator", _EQUAL),
         )
     )
 
 
 DEFAULTS: Mapping[type, tuple[Default, ...]] = {
-    resource.ResourceClaim: _of_asks("spec"),
+    resource.ResourceClaim: (
+        *_of_asks("spec"),
+        Default("status.allocation.devices.results[].tolerations[].operator", _EQUAL),
+    ),
     resource.ResourceClaimTemplate: _of_asks("spec.spec"),
     resource.ResourceSlice: (Default("spec.devices[].taints[].timeAdded", NOW),),
     classic.ClassicClaim: (
