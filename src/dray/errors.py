@@ -1,13 +1,14 @@
 """What can go wrong, as one tree of exceptions.
 
     DrayError                  anything dray raises on purpose
-    └── InputError             the input is broken; nothing was changed (exit code 2)
-        ├── DecodeError        bytes or documents that are not an object of their kind
-        ├── InvalidError       an object that breaks the rules of its kind
-        └── GateError          feature gates that are unknown or contradict each other
+    ├── InputError             the input is broken; nothing was changed (exit code 2)
+    │   ├── DecodeError        bytes or documents that are not an object of their kind
+    │   ├── InvalidError       an object that breaks the rules of its kind
+    │   └── GateError          feature gates that are unknown or contradict each other
+    └── AllocationFault        a claim that no search can answer
 
 "No" is never an exception: a check that refuses returns a value with reasons. These are for input that
-is broken.
+is broken and for claims that nobody could answer.
 """
 
 from __future__ import annotations
@@ -53,3 +54,7 @@ class InvalidError(InputError):
 
 class GateError(InputError):
     """Feature gates that are unknown, locked or contradict each other."""
+
+
+class AllocationFault(DrayError):  # noqa: N818 - a fault of the claim, as the design names it
+    """A claim that no search can answer; names the object, the field and why."""

@@ -1,0 +1,91 @@
+"""The door of the allocator: with a gate off, what stands behind it is dropped, ignored or refused.
+
+Slices lose the fields of a gate that is off; a slice or device that means nothing without them is left
+out. A claim that asks for something behind a closed gate is a fault that names the gate: half an answer
+would be a wrong one. Further in nobody knows of gates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from dray.allocator.wants import named
+from dray.api import paths
+from dray.api.gated import GATED
+from dray.api.resource import ResourceClaim, ResourceSlice
+from dray.errors import AllocationFault
+from dray.gates import GATES, GateSet
+
+_SLICES = "ResourceSlice.resource.k8s.io"
+_CLAIMS = "ResourceClaim.resource.k8s.io"
+
+_REFUSALS = {
+    "DRAPrioritizedList": "has alternatives (`firstAvailable`)",
+    "DRAConsumableCapacity": "has capacity requests",
+    "DRAAdminAccess": "asks for admin access",
+}
+"""Gates whose fields change what a claim means, and what to say of a claim that uses them."""
+
+_WHOLE_SLICES = ("spec.perDeviceNodeSelection", "spec.sharedCounters")
+"""Fields of partitions without which a slice says nothing true."""
+
+
+def admit_slices(slices: Iterable[ResourceSlice], gates: GateSet) -> list[ResourceSlice]:
+    """Slices without what stands behind closed gates."""
+    closed = [gate for gate in GATES if not gates.enabled(gate)]
+    admitted = list(slices)
+    if "DRAPartitionableDevices" in closed:
+        admitted = [_seen_by_nobody(s) if _is_partitioned(s) else s for s in admitted]
+        admitted = [_without_devices(s, "consumes_counters") for s in admitted]
+    if "DRADeviceBindingConditions" in closed:
+        admitted = [_without_devices(s, "binding_conditions") for s in admitted]
+    for gate in closed:
+        for pattern in GATED.get(gate, {}).get(_SLICES, ()):
+            admitted = [paths.cleared(s, pattern) for s in admitted]
+    return admitted
+
+
+def admit_claims(claims: Sequence[ResourceClaim], gates: GateSet) -> list[ResourceClaim]:
+    """Claims as they are; raises `AllocationFault` for one that needs a closed gate."""
+    admitted = list(claims)
+    for gate in GATES:
+        if gates.enabled(gate):
+            continue
+        spec_fields = [field for field in GATED.get(gate, {}).get(_CLAIMS, ()) if field.startswith("spec.")]
+        for i, claim in enumerate(admitted):
+            for field in spec_fields:
+                places = paths.found(claim, field)
+                if places and gate in _REFUSALS:
+                    raise AllocationFault(
+                        f"claim {named(claim)}: {places[0]}: {_REFUSALS[gate]}, "
+                        f"but the {gate} feature is disabled"
+                    )
+                admitted[i] = claim = paths.cleared(claim, field)
+    return admitted
+
+
+def _is_partitioned(published: ResourceSlice) -> bool:
+    return any(paths.found(published, field) for field in _WHOLE_SLICES)
+
+
+def _seen_by_nobody(published: ResourceSlice) -> ResourceSlice:
+    """A slice that still counts for the completeness of its pool, but lends nothing to any node."""
+    spec = msgspec.structs.replace(
+        published.spec,
+        devices=(),
+        node_name=None,
+        node_selector=None,
+        all_nodes=None,
+        per_device_node_selection=None,
+    )
+    return msgspec.structs.replace(published, spec=spec)
+
+
+def _without_devices(published: ResourceSlice, needing: str) -> ResourceSlice:
+    """A slice without the devices that need something we do not have."""
+    kept = tuple(device for device in published.spec.devices if not getattr(device, needing))
+    if len(kept) == len(published.spec.devices):
+        return published
+    return msgspec.structs.replace(published, spec=msgspec.structs.replace(published.spec, devices=kept))

@@ -1,0 +1,109 @@
+"""A solution becomes allocations: one result per claim, as the API writes them.
+
+Names come back here: candidates are looked up in the view they were found in. Share ids are given by
+the caller, one call per share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from dray.allocator.beats import Pick
+from dray.allocator.stock import View
+from dray.allocator.wants import Ask
+from dray.api.resource import (
+    AllocationResult,
+    Device,
+    DeviceAllocationConfiguration,
+    DeviceAllocationResult,
+    DeviceRequestAllocationResult,
+)
+from dray.values.nodeselector import NodeSelector, Unmergeable, for_node
+from dray.values.quantity import Form, Quantity
+
+
+def assemble(
+    ask: Ask, view: View, picks: Sequence[Pick], *, new_share_id: Callable[[], str]
+) -> tuple[AllocationResult, ...]:
+    """One allocation per claim, in the order of the claims."""
+    of_claim: list[list[Pick]] = [[] for _ in ask.claims]
+    for pick in picks:
+        of_claim[pick.point.choice.claim].append(pick)
+    return tuple(
+        AllocationResult(
+            devices=DeviceAllocationResult(
+                results=tuple([_result(view, pick, new_share_id) for pick in own]),
+                config=_config(ask, c, own),
+            ),
+            node_selector=_selector(view, own),
+        )
+        for c, own in enumerate(of_claim)
+    )
+
+
+def _result(view: View, pick: Pick, new_share_id: Callable[[], str]) -> DeviceRequestAllocationResult:
+    shelf, position = view.device(pick.candidate)
+    device = shelf.contents[position].device
+    want = pick.point.want
+    return DeviceRequestAllocationResult(
+        request=want.name,
+        driver=shelf.pool[0],
+        pool=shelf.pool[1],
+        device=shelf.names[position],
+        admin_access=want.admin or None,
+        tolerations=want.tolerations,
+        binding_conditions=device.binding_conditions,
+        binding_failure_conditions=device.binding_failure_conditions,
+        share_id=new_share_id() if pick.consumed is not None else None,
+        consumed_capacity=_amounts(pick.consumed, device) if pick.consumed else {},
+    )
+
+
+def _amounts(consumed: Mapping[str, int], device: Device) -> dict[str, Quantity]:
+    """Amounts written the way the device writes its capacity."""
+    return {
+        name: Quantity(nanos, total.value.form if (total := device.capacity[name]).value else Form.DECIMAL)
+        for name, nanos in consumed.items()
+    }
+
+
+def _selector(view: View, picks: Sequence[Pick]) -> NodeSelector | None:
+    """Where the devices can be used together: this node, or what all selectors have in common."""
+    common: NodeSelector | None = None
+    for pick in picks:
+        reach = view.shape.reaches[pick.candidate]
+        if reach.here_only:
+            return for_node(view.node.metadata.name)
+        if reach.selector is not None and common is not reach.selector:
+            merged = reach.selector if common is None else common.merged(reach.selector)
+            # Selectors of several terms never get this far: their devices are refused.
+            assert not isinstance(merged, Unmergeable)
+            common = merged
+    return common
+
+
+def _config(ask: Ask, c: int, picks: Sequence[Pick]) -> tuple[DeviceAllocationConfiguration, ...]:
+    """Configuration of the classes, then of the claim; only of what was chosen."""
+    claim = ask.claims[c]
+    chosen = {pick.point.choice.index: pick.point.want for pick in picks}
+    wants = [chosen[choice.index] for choice in ask.choices if choice.claim == c and choice.index in chosen]
+    requests = {request.name for request in claim.spec.devices.requests}
+
+    def scope(names: tuple[str, ...]) -> tuple[str, ...]:
+        """No names where they would cover every request."""
+        return () if requests <= {name.partition("/")[0] for name in names} else names
+
+    found: list[DeviceAllocationConfiguration] = []
+    for class_name in dict.fromkeys(want.class_name for want in wants):
+        named = scope(tuple(want.name for want in wants if want.class_name == class_name))
+        found += (
+            DeviceAllocationConfiguration(source="FromClass", requests=named, opaque=config.opaque)
+            for config in ask.classes[class_name].spec.config
+        )
+    names = {want.name for want in wants} | {want.name.partition("/")[0] for want in wants}
+    found += (
+        DeviceAllocationConfiguration(source="FromClaim", requests=scope(said.requests), opaque=said.opaque)
+        for said in claim.spec.devices.config
+        if not said.requests or not names.isdisjoint(said.requests)
+    )
+    return tuple(found)

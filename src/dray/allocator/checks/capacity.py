@@ -1,0 +1,94 @@
+"""Amounts: what a share of a device consumes, and whether that is left.
+
+Theory of operation: for every capacity of a device the amount asked is rounded up to what its policy
+allows; what is not asked is the policy's default, or the whole. All arithmetic is on whole nanos, so it
+is exact. A device that is not shared consumes nothing, but must have what is asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from dray.allocator.board import Board
+from dray.allocator.reasons import Reason, Refusal, Short
+from dray.api.resource import CapacityRequestPolicy, Device, DeviceCapacity
+from dray.values.quantity import NANOS
+
+Amounts = tuple[tuple[str, int], ...]
+"""Capacity name and nanos, as asked."""
+
+_MAX = (2**63 - 1) * NANOS
+
+
+def consumption(device: Device, amounts: Amounts) -> dict[str, int] | Refusal:
+    """What one allocation takes of each capacity, in nanos; a refusal when it can never be."""
+    asked = dict(amounts)
+    for name in asked:
+        if name not in device.capacity:
+            return Refusal(Reason.CAPACITY_MISSING, name)
+    consumed: dict[str, int] = {}
+    for name, capacity in device.capacity.items():
+        taken = _rounded(name, capacity, asked.get(name))
+        if isinstance(taken, Refusal):
+            return taken
+        total = capacity.value.nanos if capacity.value is not None else 0
+        if taken > total:
+            return Refusal(Reason.CAPACITY_SHORT, Short(name, taken, total))
+        consumed[name] = taken
+    return consumed
+
+
+def _rounded(name: str, capacity: DeviceCapacity, asked: int | None) -> int | Refusal:
+    policy = capacity.request_policy
+    default = policy.default.nanos if policy is not None and policy.default is not None else None
+    if asked is None:
+        whole = capacity.value.nanos if capacity.value is not None else 0
+        return whole if default is None else default
+    if policy is None:
+        return asked
+    rounded = _by_policy(name, policy, asked)
+    if isinstance(rounded, Refusal) or rounded == default:
+        return rounded
+    limits = policy.valid_range
+    if limits is not None and limits.max is not None and rounded > limits.max.nanos:
+        return Refusal(Reason.CAPACITY_POLICY, Short(name, rounded, limits.max.nanos))
+    if policy.valid_values and rounded > max(value.nanos for value in policy.valid_values):
+        return Refusal(Reason.CAPACITY_POLICY, Short(name, rounded, policy.valid_values[-1].nanos))
+    return rounded
+
+
+def _by_policy(name: str, policy: CapacityRequestPolicy, asked: int) -> int | Refusal:
+    """The smallest amount on the policy's grid that is enough; the amount itself where there is none."""
+    if policy.valid_values:
+        return min((v.nanos for v in policy.valid_values if v.nanos >= asked), default=asked)
+    limits = policy.valid_range
+    if limits is None or limits.min is None:
+        return asked
+    least = limits.min.nanos
+    if asked <= least:
+        return least
+    step = limits.step.nanos if limits.step is not None else 0
+    if step <= 0:
+        return asked
+    rounded = least + -(-(asked - least) // step) * step
+    return (
+        rounded if rounded <= _MAX else Refusal(Reason.CAPACITY_UNREPRESENTABLE, Short(name, rounded, _MAX))
+    )
+
+
+def refuse(
+    board: Board, candidate: int, consumed: Mapping[str, int], left: Mapping[str, int]
+) -> Refusal | None:
+    """Whether what shares hold already, and what this attempt took, leaves too little."""
+    for name, amount in consumed.items():
+        rest = left[name] - board.facts.get(("share", candidate, name), 0)
+        if amount > rest:
+            return Refusal(Reason.CAPACITY_SHORT, Short(name, amount, rest))
+    return None
+
+
+def take(board: Board, candidate: int, consumed: Mapping[str, int]) -> None:
+    """Note what a share takes."""
+    for name, amount in consumed.items():
+        fact = ("share", candidate, name)
+        board.write(fact, board.facts.get(fact, 0) + amount)

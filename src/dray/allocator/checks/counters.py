@@ -1,0 +1,33 @@
+"""Shared counters: devices that overlap draw from one budget.
+
+A counter is charged once per device, not once per share. A counter that is overdrawn already blocks every
+device of its pool that consumes counters, as in Kubernetes: the pool's books do not add up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from dray.allocator.board import Board
+from dray.allocator.reasons import Reason, Refusal, Short
+
+Consumption = tuple[tuple[str, str, int], ...]
+"""Counter set, counter, nanos."""
+
+
+def refuse(
+    board: Board, pool: int, consumes: Consumption, left: Mapping[tuple[str, str], int]
+) -> Refusal | None:
+    """Whether a counter does not have enough left."""
+    for counter_set, name, amount in consumes:
+        rest = left[counter_set, name] - board.facts.get(("counter", pool, counter_set, name), 0)
+        if amount > rest:
+            return Refusal(Reason.COUNTER_SHORT, Short(f"{counter_set}/{name}", amount, rest))
+    return None
+
+
+def take(board: Board, pool: int, consumes: Consumption) -> None:
+    """Charge the counters."""
+    for counter_set, name, amount in consumes:
+        fact = ("counter", pool, counter_set, name)
+        board.write(fact, board.facts.get(fact, 0) + amount)

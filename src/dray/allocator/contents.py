@@ -1,0 +1,114 @@
+"""What a device is, apart from its name and its place: the same content is judged once.
+
+Theory of operation: thousands of devices in a cluster differ only in name. Their *content* (driver,
+attributes, capacities, counters, taints) is interned, and everything that follows from content alone
+is remembered with it: whether a selector is true, the values of an attribute, what a share consumes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from dray.allocator.checks.capacity import Amounts, consumption
+from dray.allocator.reasons import Refusal
+from dray.api.jsontext import write_json
+from dray.api.resource import Device
+from dray.values.quantity import Quantity
+
+Verdict = bool | str
+"""True, false, or why the selector fails on the device."""
+
+Judge = Callable[[str, str, Device], Verdict]
+"""Expression, driver, device: the verdict."""
+
+_BLOCKING = ("NoSchedule", "NoExecute")
+
+
+def nanos_of(amount: Quantity | None) -> int:
+    """An amount in nanos; what is not said is nothing."""
+    return amount.nanos if amount is not None else 0
+
+
+class Content:
+    """Everything about a device that selectors, constraints and amounts can see."""
+
+    __slots__ = (
+        "_consumed",
+        "_judge",
+        "_sets",
+        "_verdicts",
+        "counter_sets",
+        "counters",
+        "device",
+        "driver",
+        "shareable",
+        "taints",
+        "totals",
+    )
+
+    def __init__(self, driver: str, device: Device, judge: Judge) -> None:
+        self.driver = driver
+        self.device = device
+        self.shareable = bool(device.allow_multiple_allocations)
+        self.taints = tuple(taint for taint in device.taints if taint.effect in _BLOCKING)
+        self.counters = tuple(
+            (drawn.counter_set, name, nanos_of(counter.value))
+            for drawn in device.consumes_counters
+            for name, counter in drawn.counters.items()
+        )
+        self.counter_sets = tuple(drawn.counter_set for drawn in device.consumes_counters)
+        self.totals = {name: nanos_of(capacity.value) for name, capacity in device.capacity.items()}
+        self._judge = judge
+        self._verdicts: dict[str, Verdict] = {}
+        self._sets: dict[str, frozenset[tuple[str, Any]]] = {}
+        self._consumed: dict[Amounts, dict[str, int] | Refusal] = {}
+
+    def verdict(self, expression: str) -> Verdict:
+        """Whether a selector is true of the device, or why it fails."""
+        found = self._verdicts.get(expression)
+        if found is None:
+            found = self._verdicts[expression] = self._judge(expression, self.driver, self.device)
+        return found
+
+    def values(self, attribute: str) -> frozenset[tuple[str, Any]]:
+        """The typed values of an attribute, a scalar as a set of one; empty when the device lacks it."""
+        found = self._sets.get(attribute)
+        if found is None:
+            found = self._sets[attribute] = self._look_up(attribute)
+        return found
+
+    def _look_up(self, attribute: str) -> frozenset[tuple[str, Any]]:
+        held = self.device.attributes.get(attribute)
+        if held is None:
+            domain, _, name = attribute.rpartition("/")
+            held = self.device.attributes.get(name) if domain == self.driver else None
+        typed = held.held() if held is not None else None
+        return frozenset((typed[0], value) for value in typed[1]) if typed is not None else frozenset()
+
+    def consumed(self, amounts: Amounts) -> dict[str, int] | Refusal:
+        """What one share takes of each capacity when these amounts are asked, or why it cannot."""
+        found = self._consumed.get(amounts)
+        if found is None:
+            found = self._consumed[amounts] = consumption(self.device, amounts)
+        return found
+
+
+class Contents:
+    """All contents seen so far, each once."""
+
+    __slots__ = ("_judge", "_known")
+
+    def __init__(self, judge: Judge) -> None:
+        self._judge = judge
+        self._known: dict[tuple[str, bytes], Content] = {}
+
+    def of(self, driver: str, device: Device) -> Content:
+        """The content of a device."""
+        key = (driver, write_json(msgspec.structs.replace(device, name="")))
+        found = self._known.get(key)
+        if found is None:
+            found = self._known[key] = Content(driver, device, self._judge)
+        return found

@@ -1,0 +1,86 @@
+"""Which candidates suit a want, found out as far as anybody asked.
+
+Theory of operation: whether a device suits a want (selectors, amounts it could ever give, taints, node
+selector) depends on both alone, so it is judged once per shape and want and kept as a mask. Judging
+goes only as far as the search looks (`frontier`): an error on a device nobody reaches is nobody's error.
+"""
+
+from __future__ import annotations
+
+from dray.allocator.checks import taints
+from dray.allocator.reasons import Reason, Refusal
+from dray.allocator.stock import Shape
+from dray.allocator.wants import Want
+
+FAULTS = frozenset({Reason.BROKEN_SELECTOR, Reason.CAPACITY_UNREPRESENTABLE})
+"""Reasons that end a search when it reaches them: the device cannot be judged."""
+
+
+class Options:
+    """The candidates of one want, as masks over the candidates of a shape."""
+
+    __slots__ = ("_shape", "_size", "_want", "faulty", "frontier", "mask", "refusals", "suiting")
+
+    def __init__(self, shape: Shape, want: Want) -> None:
+        self._shape = shape
+        self._want = want
+        self._size = len(shape.contents)
+        self.frontier = 0
+        self.mask = 0
+        self.suiting = 0
+        self.faulty = 0
+        self.refusals: dict[int, Refusal] = {}
+
+    def first(self, start: int, blocked: int) -> int:
+        """The first unblocked candidate from a place on that suits, or cannot be judged; or -1."""
+        while True:
+            there = (self.mask | self.faulty) & ~blocked
+            there = there >> start << start
+            if there:
+                return (there & -there).bit_length() - 1
+            if self.frontier == self._size:
+                return -1
+            self._judge_next()
+
+    def complete(self) -> int:
+        """The mask of all candidates that suit, all of them judged."""
+        while self.frontier < self._size:
+            self._judge_next()
+        return self.mask
+
+    def _judge_next(self) -> None:
+        candidate = self.frontier
+        self.frontier += 1
+        bit = 1 << candidate
+        refusal = self._refuse(candidate)
+        if refusal is None:
+            self.mask |= bit
+            self.suiting |= bit
+            return
+        self.refusals[candidate] = refusal
+        if refusal.reason in FAULTS:
+            self.faulty |= bit
+        elif refusal.reason is Reason.TAINTED:
+            self.suiting |= bit
+
+    def _refuse(self, candidate: int) -> Refusal | None:
+        content, want = self._shape.contents[candidate], self._want
+        for _owner, expression in want.selectors:
+            verdict = content.verdict(expression)
+            if verdict is not True:
+                reason = Reason.UNSUITED if verdict is False else Reason.BROKEN_SELECTOR
+                return Refusal(reason, (expression, verdict))
+        consumed = content.consumed(want.amounts) if content.shareable or want.amounts else None
+        if isinstance(consumed, Refusal):
+            return consumed
+        if self._shape.reaches[candidate].is_tangled:
+            return Refusal(Reason.NODE_SELECTOR)
+        return taints.refuse(content.taints, want.tolerations) if content.taints else None
+
+
+def options_of(shape: Shape, want: Want) -> Options:
+    """The options of a want on a shape; wants that ask the same of a device share them."""
+    found: Options | None = shape.memo.get(want.key)
+    if found is None:
+        found = shape.memo[want.key] = Options(shape, want)
+    return found

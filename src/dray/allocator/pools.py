@@ -1,0 +1,227 @@
+"""Slices become pools: the newest generation, whether it is complete and sound, in which order.
+
+Theory of operation: a node sees the slices that name it and the shared ones whose node selection covers it.
+Of each pool it uses the newest generation among them. The pool is complete when all of its slices are
+published, wherever they point; an incomplete or unsound pool lends no devices and says why. What a
+node sees of one pool is a `Shelf`; nodes that see the same slices share the shelf.
+
+Order is API: drivers by name; within a driver pools by priority (higher first), those without binding
+conditions before those with, then by name; within a pool slices by priority, then by name; within a
+slice by position. Pools that wait for binding conditions come last of all where priorities allow it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Any
+
+import msgspec
+
+from dray.allocator.contents import Content, Contents, nanos_of
+from dray.allocator.reasons import Reason, Refusal
+from dray.allocator.usage import PoolId
+from dray.api.core import Node
+from dray.api.resource import CounterSet, ResourceSlice
+from dray.values.nodeselector import NodeSelector
+
+CounterId = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """Where a device can be used from: one node, the nodes of a selector, or anywhere (neither)."""
+
+    here_only: bool = False
+    selector: NodeSelector | None = None
+
+    @property
+    def is_tangled(self) -> bool:
+        """Whether the selector has several terms, which no allocation of one term can express."""
+        return not self.here_only and self.selector is not None and len(self.selector.node_selector_terms) > 1
+
+
+class Page:
+    """A slice, prepared once: contents and reach of its devices."""
+
+    __slots__ = ("contents", "slice")
+
+    def __init__(self, published: ResourceSlice, contents: Contents) -> None:
+        self.slice = published
+        driver = published.spec.driver
+        self.contents = tuple(contents.of(driver, device) for device in published.spec.devices)
+
+    def seen_by(self, node: Node) -> tuple[int, ...] | None:
+        """Positions of the devices a node can reach; None when the slice is not for this node at all."""
+        spec = self.slice.spec
+        everything = tuple(range(len(spec.devices)))
+        if spec.per_device_node_selection:
+            reached = tuple(
+                i
+                for i, device in enumerate(spec.devices)
+                if _covers(device.node_name, device.all_nodes, device.node_selector, node)
+            )
+            return reached or None
+        return everything if _covers(spec.node_name, spec.all_nodes, spec.node_selector, node) else None
+
+    def reach(self, position: int) -> Reach:
+        """Where the device at a position can be used from."""
+        spec = self.slice.spec
+        device = spec.devices[position]
+        where = device if spec.per_device_node_selection else spec
+        return Reach(bool(where.node_name) or bool(device.binds_to_node), where.node_selector)
+
+
+def _covers(name: str | None, everywhere: bool | None, selector: NodeSelector | None, node: Node) -> bool:
+    if name:
+        return name == node.metadata.name
+    if everywhere:
+        return True
+    return selector is not None and selector.matches(node.metadata.name, node.metadata.labels)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Shelf:
+    """What a node sees of one pool."""
+
+    pool: PoolId
+    key: int
+    order: tuple[Any, ...]
+    names: tuple[str, ...] = ()
+    contents: tuple[Content, ...] = ()
+    reaches: tuple[Reach, ...] = ()
+    counters: Mapping[CounterId, int] = field(default_factory=dict)
+    consumers: Mapping[str, Content] = field(default_factory=dict)
+    flaw: Refusal | None = None
+
+    @property
+    def waits(self) -> bool:
+        """Whether binding a pod to a device of this pool may have to wait for conditions."""
+        return bool(self.order[2])
+
+
+class Incomplete(msgspec.Struct, frozen=True):
+    """How many slices of a pool there are, and should be, in its newest generation."""
+
+    published: int
+    expected: int
+    generation: int
+
+
+Entry = tuple[Page, tuple[int, ...]]
+"""A page a node sees, and the positions of the devices it can reach there."""
+
+
+def shelves(
+    pool: PoolId, entries: Sequence[Entry], everything: Sequence[Page], keys: dict[Any, int]
+) -> list[Shelf]:
+    """What a node sees of a pool, given all pages of it; nothing when a newer generation lives elsewhere.
+
+    `keys` numbers contents: shelves with the same number hold the same devices in the same order.
+    """
+    newest = max(page.slice.spec.pool.generation for page, _ in entries)
+    relevant = [entry for entry in entries if entry[0].slice.spec.pool.generation == newest]
+    published = [page for page in everything if page.slice.spec.pool.generation == newest]
+    expected = relevant[0][0].slice.spec.pool.resource_slice_count
+    if len(relevant) != expected:
+        if any(page.slice.spec.pool.generation > newest for page in everything):
+            return []
+        if len(published) != expected:
+            flaw = Refusal(Reason.POOL_INCOMPLETE, Incomplete(len(published), expected, newest))
+            return [_flawed(pool, relevant, flaw, keys)]
+    ordered = sorted(
+        relevant, key=lambda entry: (-(entry[0].slice.spec.priority or 0), entry[0].slice.metadata.name)
+    )
+    places = [
+        (page, i) for page, positions in ordered if not page.slice.spec.shared_counters for i in positions
+    ]
+    sets = [counters for page in published for counters in page.slice.spec.shared_counters]
+    consumers = {
+        device.name: content
+        for page in published
+        for device, content in zip(page.slice.spec.devices, page.contents, strict=True)
+        if content.counter_sets
+    }
+    names = tuple(page.slice.spec.devices[i].name for page, i in places)
+    unsound = _flaw(names, sets, consumers, published)
+    if unsound is not None:
+        return [_flawed(pool, relevant, unsound, keys)]
+    contents = tuple(page.contents[i] for page, i in places)
+    reaches = tuple(page.reach(i) for page, i in places)
+    totals = {(group.name, name): nanos_of(c.value) for group in sets for name, c in group.counters.items()}
+    tangled = tuple(reach.is_tangled for reach in reaches)
+    key = keys.setdefault((contents, tangled, tuple(totals)), len(keys))
+    return [Shelf(pool, key, _order(relevant), names, contents, reaches, totals, consumers)]
+
+
+def _flawed(pool: PoolId, relevant: Sequence[Entry], flaw: Refusal, keys: dict[Any, int]) -> Shelf:
+    return Shelf(pool, keys.setdefault(flaw.reason, len(keys)), _order(relevant), flaw=flaw)
+
+
+def _flaw(
+    names: Sequence[str],
+    sets: Sequence[CounterSet],
+    consumers: Mapping[str, Content],
+    published: Sequence[Page],
+) -> Refusal | None:
+    """What makes a complete pool unusable."""
+    twice = _first_twice(names)
+    if twice is not None:
+        return Refusal(Reason.POOL_INVALID, f"device `{twice}` is published twice")
+    twice = _first_twice([group.name for group in sets])
+    if twice is not None:
+        return Refusal(Reason.POOL_INVALID, f"counter set `{twice}` is published twice")
+    known = {group.name: group.counters for group in sets}
+    for device, content in consumers.items():
+        drawn = [(group, "") for group in content.counter_sets] + [
+            (g, name) for g, name, _ in content.counters
+        ]
+        for group, name in drawn:
+            if group not in known or (name and name not in known[group]):
+                what = f"`{group}/{name}`" if name else f"set `{group}`"
+                return Refusal(
+                    Reason.POOL_INVALID, f"device `{device}` consumes counter {what}, which does not exist"
+                )
+    for what in ("resource_slice_count", "priority"):
+        said = {getattr(page.slice.spec.pool, what) or 0 for page in published}
+        if len(said) > 1:
+            field = "resourceSliceCount" if what == "resource_slice_count" else "priority"
+            values = " and ".join(str(value) for value in sorted(said))
+            return Refusal(Reason.POOL_INVALID, f"its slices disagree on pool.{field}: {values}")
+    return None
+
+
+def _first_twice(names: Sequence[str]) -> str | None:
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            return name
+        seen.add(name)
+    return None
+
+
+def _order(entries: Sequence[Entry]) -> tuple[Any, ...]:
+    spec = entries[0][0].slice.spec
+    binding = any(device.binding_conditions for page, _ in entries for device in page.slice.spec.devices)
+    return (spec.driver, -(spec.pool.priority or 0), binding, spec.pool.name)
+
+
+def in_order(found: Iterable[Shelf]) -> tuple[Shelf, ...]:
+    """Shelves as the search walks them.
+
+    Kubernetes moves pools with binding conditions behind all others. A driver's priorities come first,
+    though: only the pools at the end of a driver's own order move.
+    """
+    early: list[Shelf] = []
+    late: list[Shelf] = []
+    for _driver, own in groupby(
+        sorted(found, key=lambda shelf: shelf.order), key=lambda shelf: shelf.pool[0]
+    ):
+        ordered = list(own)
+        end = len(ordered)
+        while end and ordered[end - 1].waits:
+            end -= 1
+        early += ordered[:end]
+        late += ordered[end:]
+    return (*early, *late)

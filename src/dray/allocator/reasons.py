@@ -1,0 +1,85 @@
+"""Why a device, a pool or an alternative is not taken: reasons, with a text and a hint each.
+
+Theory of operation: a check answers with a `Refusal` or with None. A refusal is small: the reason and
+what a sentence about it needs (`detail`). Words are made late, by explain/, from the table here, so that
+saying no costs nothing while searching.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+
+class Reason(StrEnum):
+    """Every rule that can say no, in the order of explanation."""
+
+    UNSUITED = "Unsuited"
+    BROKEN_SELECTOR = "BrokenSelector"
+    IN_USE = "InUse"
+    TAKEN_HERE = "TakenHere"
+    CAPACITY_MISSING = "CapacityMissing"
+    CAPACITY_POLICY = "CapacityPolicy"
+    CAPACITY_SHORT = "CapacityShort"
+    CAPACITY_UNREPRESENTABLE = "CapacityUnrepresentable"
+    COUNTER_SHORT = "CounterShort"
+    TAINTED = "Tainted"
+    NODE_SELECTOR = "NodeSelector"
+    ATTRIBUTE_MISSING = "AttributeMissing"
+    CONSTRAINT = "ConstraintViolated"
+    TOO_MANY_DEVICES = "TooManyDevices"
+    NOTHING_MATCHES = "NothingMatches"
+    TOO_FEW = "TooFew"
+    POOL_INCOMPLETE = "PoolIncomplete"
+    POOL_INVALID = "PoolInvalid"
+    BINDING_CONDITIONS = "BindingConditions"
+
+
+TEXTS: dict[Reason, tuple[str, str]] = {
+    Reason.UNSUITED: ("a selector is false", "choose a selector that some device meets"),
+    Reason.BROKEN_SELECTOR: ("a selector fails on the device", 'guard it: `has(…)` or `"x" in …`'),
+    Reason.IN_USE: ("in use", "wait until it is given back, or ask for another device"),
+    Reason.TAKEN_HERE: ("taken by another request of the same pod", "ask for fewer devices"),
+    Reason.CAPACITY_MISSING: ("has no such capacity", "ask for a capacity the device has"),
+    Reason.CAPACITY_POLICY: ("its policy does not allow that amount", "ask for an amount the policy allows"),
+    Reason.CAPACITY_SHORT: ("not enough capacity left", "ask for less"),
+    Reason.CAPACITY_UNREPRESENTABLE: ("the amount is beyond what a range can hold", "ask for less"),
+    Reason.COUNTER_SHORT: ("shared counters are used up", "free an overlapping device"),
+    Reason.TAINTED: ("tainted", "tolerate the taint"),
+    Reason.NODE_SELECTOR: ("its node selector has several terms", "publish one term"),
+    Reason.ATTRIBUTE_MISSING: ("lacks the attribute of a constraint", "publish the attribute"),
+    Reason.CONSTRAINT: ("violates a constraint", "relax the constraint"),
+    Reason.TOO_MANY_DEVICES: ("more devices than a claim may hold", "ask for fewer devices"),
+    Reason.NOTHING_MATCHES: ("no device matches", "choose a selector that some device meets"),
+    Reason.TOO_FEW: ("not enough devices", "ask for fewer devices"),
+    Reason.POOL_INCOMPLETE: ("pool is incomplete", "wait for its driver to publish the missing slices"),
+    Reason.POOL_INVALID: ("pool is invalid", "its driver must publish a sound pool"),
+    Reason.BINDING_CONDITIONS: ("needs binding conditions, which are off", "turn their gate on"),
+}
+"""Reason, what it says, what usually helps. The hints people see are checked first: see explain/hints."""
+
+
+class Refusal(msgspec.Struct, frozen=True, gc=False):
+    """One no: which rule, and what a sentence about it needs."""
+
+    reason: Reason
+    detail: Any = None
+
+
+class Conflict(msgspec.Struct, frozen=True, gc=False):
+    """What two devices disagree about: the constraint's attribute, both values, the device chosen before."""
+
+    attribute: str
+    distinct: bool
+    found: frozenset[tuple[str, Any]]
+    wanted: frozenset[tuple[str, Any]]
+
+
+class Short(msgspec.Struct, frozen=True, gc=False):
+    """An amount that is missing; nanos for quantities, a plain number for devices."""
+
+    name: str
+    want: int
+    left: int

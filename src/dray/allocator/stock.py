@@ -1,0 +1,213 @@
+"""Everything that does not depend on the pod: pools, what is taken, what nodes see of it.
+
+Theory of operation: slices are prepared once. What a node sees is a `View`: its shelves in order, and
+their `Shape`. A shape leaves out names: two nodes whose devices are the same, taken the same, have one
+shape, and whatever a search finds out about it holds for both. Usage may change without preparing the
+slices again (`with_usage`).
+
+Rules for this file: nothing of claims or search. Objects that came in are never changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dray.allocator.contents import Content, Contents, Judge
+from dray.allocator.pools import CounterId, Page, Shelf, in_order, shelves
+from dray.allocator.usage import PoolId, PoolUsage, Usage
+from dray.api.core import Node
+from dray.api.resource import DeviceClass, ResourceSlice
+
+
+class Shape:
+    """What a search can see of a node: contents in order, what is taken, what is left. No names."""
+
+    __slots__ = (
+        "_values",
+        "contents",
+        "counters",
+        "flaws",
+        "left",
+        "memo",
+        "overdrawn",
+        "pool_of",
+        "reaches",
+        "shareable",
+        "shared",
+        "taken",
+    )
+
+    def __init__(self, parts: list[tuple[Shelf, _Left]]) -> None:
+        self.contents: tuple[Content, ...] = tuple(c for shelf, _ in parts for c in shelf.contents)
+        self.reaches = tuple(reach for shelf, _ in parts for reach in shelf.reaches)
+        self.pool_of: tuple[int, ...] = tuple(i for i, (shelf, _) in enumerate(parts) for _ in shelf.contents)
+        self.flaws = tuple((i, shelf.flaw) for i, (shelf, _) in enumerate(parts) if shelf.flaw is not None)
+        self.counters = tuple(use.counters for _, use in parts)
+        self.overdrawn = frozenset(
+            i for i, left in enumerate(self.counters) if any(v < 0 for v in left.values())
+        )
+        self.taken = self.shared = self.shareable = 0
+        self.left: dict[int, Mapping[str, int]] = {}
+        self.memo: dict[Any, Any] = {}
+        self._values: dict[str, tuple[int, dict[tuple[str, Any], int]]] = {}
+        offset = 0
+        for shelf, use in parts:
+            self.taken |= use.taken << offset
+            self.shared |= use.shared << offset
+            for position, left in use.amounts.items():
+                self.left[offset + position] = left
+            for position, content in enumerate(shelf.contents):
+                if content.shareable:
+                    self.shareable |= 1 << (offset + position)
+            offset += len(shelf.contents)
+
+    def values(self, attribute: str) -> tuple[int, dict[tuple[str, Any], int]]:
+        """Which candidates have an attribute, and which have each of its values, as masks."""
+        found = self._values.get(attribute)
+        if found is None:
+            having, by_value = 0, dict[tuple[str, Any], int]()
+            for i, content in enumerate(self.contents):
+                for value in content.values(attribute):
+                    having |= 1 << i
+                    by_value[value] = by_value.get(value, 0) | 1 << i
+            found = self._values[attribute] = (having, by_value)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Left:
+    """What is taken of a shelf and what is left; masks and positions count from its first device."""
+
+    taken: int
+    shared: int
+    amounts: Mapping[int, Mapping[str, int]]
+    counters: Mapping[CounterId, int]
+    key: tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class View:
+    """What one node sees: shelves in order, and their shape."""
+
+    node: Node
+    shelves: tuple[Shelf, ...]
+    shape: Shape
+
+    def device(self, candidate: int) -> tuple[Shelf, int]:
+        """The shelf a candidate stands on, and its position there."""
+        for shelf in self.shelves:
+            if candidate < len(shelf.contents):
+                return shelf, candidate
+            candidate -= len(shelf.contents)
+        raise IndexError(candidate)
+
+
+class Stock:
+    """Slices and classes, prepared; and what is taken of them."""
+
+    def __init__(
+        self,
+        slices: Iterable[ResourceSlice],
+        classes: Iterable[DeviceClass],
+        usage: Usage,
+        judge: Judge,
+    ) -> None:
+        self.usage = usage
+        self.classes = {c.metadata.name: c for c in classes}
+        self._prepared = _Prepared(slices, judge)
+
+    def with_usage(self, usage: Usage) -> Stock:
+        """The same slices and classes with something else taken; everything prepared is kept."""
+        other = object.__new__(Stock)
+        other.usage, other.classes, other._prepared = usage, self.classes, self._prepared
+        return other
+
+    def seen_from(self, node: Node) -> View:
+        """What a node sees."""
+        return self._prepared.view(node, self.usage)
+
+
+class _Prepared:
+    """What is derived from slices, kept between questions: pages, shelves, what is left of them, shapes."""
+
+    def __init__(self, slices: Iterable[ResourceSlice], judge: Judge) -> None:
+        self._by_node: dict[str, list[Page]] = {}
+        self._shared: list[Page] = []
+        self._by_pool: dict[PoolId, list[Page]] = {}
+        self._shelves: dict[Any, tuple[Shelf, ...]] = {}
+        self._keys: dict[Any, int] = {}
+        self._seen: dict[str, tuple[Node, tuple[Shelf, ...]]] = {}
+        self._views: dict[str, tuple[View, tuple[PoolUsage, ...]]] = {}
+        self._left: dict[int, tuple[PoolUsage, _Left]] = {}
+        self._shapes: dict[Any, Shape] = {}
+        contents = Contents(judge)
+        for published in slices:
+            page = Page(published, contents)
+            spec = published.spec
+            (self._by_node.setdefault(spec.node_name, []) if spec.node_name else self._shared).append(page)
+            self._by_pool.setdefault((spec.driver, spec.pool.name), []).append(page)
+
+    def view(self, node: Node, usage: Usage) -> View:
+        ordered = self._shelves_of(node)
+        used = tuple([usage.of_pool(shelf.pool) for shelf in ordered])
+        known = self._views.get(node.metadata.name)
+        if known is not None and known[0].shelves is ordered and known[1] == used:
+            return known[0]
+        parts = [(shelf, self._left_of(shelf, use)) for shelf, use in zip(ordered, used, strict=True)]
+        key = tuple((shelf.key, left.key) for shelf, left in parts)
+        shape = self._shapes.get(key)
+        if shape is None:
+            shape = self._shapes[key] = Shape(parts)
+        view = View(node, ordered, shape)
+        self._views[node.metadata.name] = (view, used)
+        return view
+
+    def _shelves_of(self, node: Node) -> tuple[Shelf, ...]:
+        name = node.metadata.name
+        known = self._seen.get(name)
+        if known is not None and (known[0] is node or known[0].metadata.labels == node.metadata.labels):
+            return known[1]
+        seen: dict[PoolId, list[tuple[Page, tuple[int, ...]]]] = {}
+        for page in (*self._by_node.get(name, ()), *self._shared):
+            positions = page.seen_by(node)
+            if positions is not None:
+                spec = page.slice.spec
+                seen.setdefault((spec.driver, spec.pool.name), []).append((page, positions))
+        found: list[Shelf] = []
+        for pool, entries in seen.items():
+            key = (pool, tuple((id(page), positions) for page, positions in entries))
+            made = self._shelves.get(key)
+            if made is None:
+                made = self._shelves[key] = tuple(shelves(pool, entries, self._by_pool[pool], self._keys))
+            found += made
+        ordered = in_order(found)
+        self._seen[name] = (node, ordered)
+        return ordered
+
+    def _left_of(self, shelf: Shelf, use: PoolUsage) -> _Left:
+        known = self._left.get(id(shelf))
+        if known is None or known[0] is not use:
+            known = self._left[id(shelf)] = (use, _left(shelf, use))
+        return known[1]
+
+
+def _left(shelf: Shelf, use: PoolUsage) -> _Left:
+    taken = shared = 0
+    amounts: dict[int, Mapping[str, int]] = {}
+    for i, (name, content) in enumerate(zip(shelf.names, shelf.contents, strict=True)):
+        shares = use.shares.get(name)
+        if name in use.whole or (shares is not None and not content.shareable):
+            taken |= 1 << i
+        if content.shareable:
+            shared |= (shares is not None) << i
+            held = shares or {}
+            amounts[i] = {cap: total - held.get(cap, 0) for cap, total in content.totals.items()}
+    counters = dict(shelf.counters)
+    if counters:
+        for name in use.devices & shelf.consumers.keys():
+            for group, counter, nanos in shelf.consumers[name].counters:
+                counters[group, counter] -= nanos
+    key = (taken, shared, tuple((i, *left.values()) for i, left in amounts.items()), tuple(counters.values()))
+    return _Left(taken, shared, amounts, counters, key)

@@ -1,0 +1,202 @@
+"""What a pod asks for, normalised: claims become choices of wants.
+
+Theory of operation: an exact request is a choice with one want, a request with alternatives a choice
+with one want each. After this there are no two shapes of requests. What no node could ever answer (an
+unknown class, an unknown mode, more devices than a claim may hold) is an `AllocationFault` here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from dray.api.resource import (
+    CapacityRequirements,
+    DeviceClass,
+    DeviceConstraint,
+    DeviceRequest,
+    DeviceSelector,
+    DeviceSubRequest,
+    DeviceToleration,
+    ExactDeviceRequest,
+    ResourceClaim,
+)
+from dray.api.resource.claim import ALL, EXACT_COUNT
+from dray.errors import AllocationFault
+
+MAX_RESULTS = 32
+"""Devices one claim can hold."""
+
+EVERY = -1
+"""The count of a want for all matching devices."""
+
+Classes = Callable[[str], DeviceClass | None]
+
+
+class Want(msgspec.Struct, frozen=True, eq=False):
+    """One alternative made concrete."""
+
+    name: str
+    class_name: str
+    selectors: tuple[tuple[str, str], ...]
+    count: int
+    admin: bool
+    tolerations: tuple[DeviceToleration, ...]
+    amounts: tuple[tuple[str, int], ...]
+    rules: tuple[Rule, ...]
+    key: tuple[Any, ...]
+
+    @property
+    def wants_all(self) -> bool:
+        """Whether every matching device must be had."""
+        return self.count == EVERY
+
+
+class Rule(msgspec.Struct, frozen=True, eq=False):
+    """A constraint of a claim, with an identity of its own."""
+
+    claim: int
+    position: int
+    attribute: str
+    distinct: bool
+
+
+class Choice(msgspec.Struct, frozen=True, eq=False):
+    """A request as alternatives in order."""
+
+    index: int
+    claim: int
+    request: str
+    wants: tuple[Want, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Everything a pod asks for at once."""
+
+    claims: tuple[ResourceClaim, ...]
+    choices: tuple[Choice, ...]
+    rules: tuple[Rule, ...]
+    classes: Mapping[str, DeviceClass]
+    minds_admin: bool
+
+
+def ask_of(claims: Sequence[ResourceClaim], class_named: Classes) -> Ask:
+    """Normalise claims; raises `AllocationFault` for what no node could ever answer."""
+    choices: list[Choice] = []
+    rules: list[Rule] = []
+    classes: dict[str, DeviceClass] = {}
+    for index, claim in enumerate(claims):
+        reader = _Reader(claim, index, class_named, classes)
+        for request in claim.spec.devices.requests:
+            choices.append(Choice(len(choices), index, request.name, reader.wants(request)))
+        reader.check_limit(choices)
+        rules += reader.rules
+    minds_admin = any(want.admin for choice in choices for want in choice.wants)
+    return Ask(tuple(claims), tuple(choices), tuple(rules), classes, minds_admin)
+
+
+class _Reader:
+    """One claim while it is being normalised."""
+
+    def __init__(
+        self, claim: ResourceClaim, index: int, class_named: Classes, classes: dict[str, DeviceClass]
+    ) -> None:
+        self._claim = claim
+        self._index = index
+        self._class_named = class_named
+        self._classes = classes
+        self.rules = [self._rule(i, said) for i, said in enumerate(claim.spec.devices.constraints)]
+
+    def wants(self, request: DeviceRequest) -> tuple[Want, ...]:
+        """The alternatives of a request, in order."""
+        name, exactly, first = request.name, request.exactly, request.first_available
+        if exactly is not None and not first:
+            return (self._want(name, exactly, bool(exactly.admin_access)),)
+        if first and exactly is None:
+            return tuple(self._want(f"{name}/{sub.name}", sub, False) for sub in first)
+        what = "both `exactly` and" if first else "neither `exactly` nor"
+        raise self._fault(f"request `{name}`", f"has {what} `firstAvailable`; expected one of them")
+
+    def check_limit(self, choices: Sequence[Choice]) -> None:
+        """Refuse a claim that asks for more devices than it can hold, whichever alternatives are taken."""
+        least = sum(
+            min((want.count for want in choice.wants if not want.wants_all), default=0)
+            for choice in choices
+            if choice.claim == self._index
+        )
+        if least > MAX_RESULTS:
+            why = f"asks for {least} devices, but one claim can hold at most {MAX_RESULTS}"
+            raise self._fault("spec.devices.requests", why)
+
+    def _want(self, name: str, ask: ExactDeviceRequest | DeviceSubRequest, admin: bool) -> Want:
+        if ask.allocation_mode not in (EXACT_COUNT, ALL):
+            why = f"allocation mode `{ask.allocation_mode}` is unknown; expected `ExactCount` or `All`"
+            raise self._fault(f"request `{name}`", why)
+        device_class = self._class_of(name, ask.device_class_name)
+        selectors = (
+            *self._expressions(name, f"class {ask.device_class_name}", device_class.spec.selectors),
+            *self._expressions(name, f"request {name}", ask.selectors),
+        )
+        amounts = self._amounts(name, ask.capacity) if ask.capacity is not None else ()
+        return Want(
+            name,
+            ask.device_class_name,
+            selectors,
+            EVERY if ask.allocation_mode == ALL else ask.count,
+            admin,
+            ask.tolerations,
+            amounts,
+            self._rules_for(name) if self.rules else (),
+            (tuple(text for _owner, text in selectors), ask.tolerations, amounts),
+        )
+
+    def _class_of(self, request: str, name: str) -> DeviceClass:
+        found = self._classes.get(name) or (self._class_named(name) if name else None)
+        if found is None:
+            why = f"device class `{name}` does not exist"
+            if not name:
+                why = "names no device class; this is a kind of request we do not know"
+            raise self._fault(f"request `{request}`", why)
+        self._classes[name] = found
+        return found
+
+    def _expressions(
+        self, request: str, owner: str, selectors: tuple[DeviceSelector, ...]
+    ) -> list[tuple[str, str]]:
+        for selector in selectors:
+            if selector.cel is None:
+                raise self._fault(f"request `{request}`", f"a selector of {owner} has no CEL expression")
+        return [(owner, selector.cel.expression) for selector in selectors if selector.cel is not None]
+
+    def _amounts(self, request: str, capacity: CapacityRequirements) -> tuple[tuple[str, int], ...]:
+        for name, amount in capacity.requests.items():
+            if amount.nanos < 0:
+                raise self._fault(f"request `{request}`", f"asks for a negative amount of `{name}`")
+        return tuple((name, amount.nanos) for name, amount in capacity.requests.items())
+
+    def _rules_for(self, name: str) -> tuple[Rule, ...]:
+        """The constraints that cover a request, by its own name or by that of the alternative."""
+        covered = []
+        for rule, said in zip(self.rules, self._claim.spec.devices.constraints, strict=True):
+            if not said.requests or name in said.requests or name.partition("/")[0] in said.requests:
+                covered.append(rule)
+        return tuple(covered)
+
+    def _rule(self, position: int, said: DeviceConstraint) -> Rule:
+        match, distinct = said.match_attribute, said.distinct_attribute
+        if (match is None) == (distinct is None):
+            why = "is of a kind we do not know; expected one of `matchAttribute` and `distinctAttribute`"
+            raise self._fault(f"spec.devices.constraints[{position}]", why)
+        return Rule(self._index, position, match or distinct or "", distinct is not None)
+
+    def _fault(self, where: str, why: str) -> AllocationFault:
+        return AllocationFault(f"claim {named(self._claim)}: {where}: {why}")
+
+
+def named(claim: ResourceClaim) -> str:
+    """A claim as people call it: namespace and name."""
+    return f"{claim.metadata.namespace}/{claim.metadata.name}".lstrip("/")
