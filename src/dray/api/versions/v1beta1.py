@@ -75,6 +75,7 @@ def _shapes() -> dict[str, type[msgspec.Struct]]:
 SHAPES: Mapping[str, type[msgspec.Struct]] = MappingProxyType(_shapes())
 _NESTED = frozenset(field_names(Device)) - {"name"}
 _FLAT = frozenset(field_names(ExactDeviceRequest))
+_REQUESTS = ("spec", "devices", "requests")
 
 
 def slice_up(document: Document) -> dict[str, Any]:
@@ -89,22 +90,22 @@ def slice_down(document: Document) -> dict[str, Any]:
 
 def claim_up(document: Document) -> dict[str, Any]:
     """A claim in the internal form."""
-    return _at(document, ("spec", "devices", "requests"), lambda requests: _each(requests, _request_up))
+    return _at(document, _REQUESTS, lambda requests: _each(requests, _request_up))
 
 
 def claim_down(document: Document) -> dict[str, Any]:
     """A claim as v1beta1."""
-    return _at(document, ("spec", "devices", "requests"), lambda requests: _each(requests, _request_down))
+    return _at(document, _REQUESTS, lambda requests: _each(requests, _request_down))
 
 
 def template_up(document: Document) -> dict[str, Any]:
     """A template in the internal form."""
-    return _at(document, ("spec",), claim_up)
+    return _at(document, ("spec", *_REQUESTS), lambda requests: _each(requests, _request_up))
 
 
 def template_down(document: Document) -> dict[str, Any]:
     """A template as v1beta1."""
-    return _at(document, ("spec",), claim_down)
+    return _at(document, ("spec", *_REQUESTS), lambda requests: _each(requests, _request_down))
 
 
 def place(kind_name: str, path: str) -> str:
