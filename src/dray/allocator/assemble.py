@@ -18,7 +18,7 @@ from dray.api.resource import (
     DeviceAllocationResult,
     DeviceRequestAllocationResult,
 )
-from dray.values.nodeselector import NodeSelector, Unmergeable, for_node
+from dray.values.nodeselector import NodeSelector, Unmergeable
 from dray.values.quantity import Form, Quantity
 
 
@@ -29,16 +29,12 @@ def assemble(
     of_claim: list[list[Pick]] = [[] for _ in ask.claims]
     for pick in picks:
         of_claim[pick.point.choice.claim].append(pick)
-    return tuple(
-        AllocationResult(
-            devices=DeviceAllocationResult(
-                results=tuple([_result(view, pick, new_share_id) for pick in own]),
-                config=_config(ask, c, own),
-            ),
-            node_selector=_selector(view, own),
-        )
-        for c, own in enumerate(of_claim)
-    )
+    allocations = []
+    for c, own in enumerate(of_claim):
+        results = tuple([_result(view, pick, new_share_id) for pick in own])
+        devices = DeviceAllocationResult(results=results, config=_config(ask, c, own))
+        allocations.append(AllocationResult(devices=devices, node_selector=_selector(view, own)))
+    return tuple(allocations)
 
 
 def _result(view: View, pick: Pick, new_share_id: Callable[[], str]) -> DeviceRequestAllocationResult:
@@ -73,7 +69,7 @@ def _selector(view: View, picks: Sequence[Pick]) -> NodeSelector | None:
     for pick in picks:
         reach = view.shape.reaches[pick.candidate]
         if reach.here_only:
-            return for_node(view.node.metadata.name)
+            return view.this_node
         if reach.selector is not None and common is not reach.selector:
             merged = reach.selector if common is None else common.merged(reach.selector)
             # Selectors of several terms never get this far: their devices are refused.
@@ -85,6 +81,8 @@ def _selector(view: View, picks: Sequence[Pick]) -> NodeSelector | None:
 def _config(ask: Ask, c: int, picks: Sequence[Pick]) -> tuple[DeviceAllocationConfiguration, ...]:
     """Configuration of the classes, then of the claim; only of what was chosen."""
     claim = ask.claims[c]
+    if not ask.configured and not claim.spec.devices.config:
+        return ()
     chosen = {pick.point.choice.index: pick.point.want for pick in picks}
     wants = [chosen[choice.index] for choice in ask.choices if choice.claim == c and choice.index in chosen]
     requests = {request.name for request in claim.spec.devices.requests}

@@ -18,8 +18,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from dray.allocator.beats import Point
 from dray.allocator.board import USED, Board
-from dray.allocator.options import Options, options_of
+from dray.allocator.options import options_of
 from dray.allocator.reasons import Conflict, Reason, Refusal, Short
 from dray.allocator.stock import Shape
 from dray.allocator.wants import Ask, Choice, Rule, Want
@@ -38,33 +39,64 @@ class Need:
         self.rules = rules
 
 
+class Demand:
+    """What a choice asks at the least, whichever of some alternatives it takes; before anything is taken."""
+
+    __slots__ = ("admin", "claim", "count", "exclusive", "mask", "name", "rules")
+
+    def __init__(self, choice: Choice, wants: tuple[Want, ...], shape: Shape) -> None:
+        options = [options_of(shape, want) for want in wants]
+        self.claim = choice.claim
+        self.name = wants[0].name if len(wants) == 1 else choice.request
+        self.mask = 0
+        for option in options:
+            self.mask |= option.mask
+        self.count = min(
+            option.suiting.bit_count() if want.wants_all else want.count
+            for want, option in zip(wants, options, strict=True)
+        )
+        self.admin = any(want.admin for want in wants)
+        self.exclusive = not self.admin and not self.mask & shape.shareable
+        self.rules = tuple(rule for rule in wants[0].rules if all(rule in want.rules for want in wants))
+
+    def need(self, board: Board, taken: int) -> Need:
+        """What of it is possible now."""
+        blocked = board.facts.get(("claim", self.claim), 0) if self.admin else taken
+        return Need(self.name, self.count, self.mask & ~blocked, self.exclusive, self.rules)
+
+
 class Foresight:
     """Bounds for one ask on one shape."""
 
     def __init__(self, ask: Ask, shape: Shape) -> None:
-        self._choices = ask.choices
         self._shape = shape
         self._options = {want: options_of(shape, want) for choice in ask.choices for want in choice.wants}
         for options in self._options.values():
             options.complete()
         self.usable = not any(options.faulty for options in self._options.values())
         self._twins = self._interchangeable(ask)
+        self._kinds = set(self._twins)
+        self._later = [Demand(choice, choice.wants, shape) for choice in ask.choices]
+        self._single = {want: Demand(c, (want,), shape) for c in ask.choices for want in c.wants}
+        self._counted = any(shape.counters)
 
     # --- who is like whom ---
 
     def _interchangeable(self, ask: Ask) -> list[int]:
         """For each candidate the mask of those no remaining search can tell from it."""
-        wants = list(self._options)
+        masks = [options.mask for options in set(self._options.values())]
+        masks += [self._options[want].suiting for want in self._options if want.wants_all]
+        attributes = {rule.attribute for rule in ask.rules}
+        shape = self._shape
         groups: dict[Any, int] = {}
         keys = []
-        for i, content in enumerate(self._shape.contents):
+        for i, content in enumerate(shape.contents):
             key = (
-                tuple(self._options[want].mask >> i & 1 for want in wants),
-                tuple(self._options[want].suiting >> i & 1 for want in wants if want.wants_all),
-                tuple(content.values(rule.attribute) for rule in ask.rules),
-                (self._shape.pool_of[i], content.counters) if content.counters else None,
-                (i if content.shareable else None),
-                self._shape.taken >> i & 1,
+                shape.taken >> i & 1,
+                i if content.shareable else -1,
+                (shape.pool_of[i], content.counters) if content.counters else None,
+                *[mask >> i & 1 for mask in masks],
+                *[content.values(attribute) for attribute in attributes],
             )
             keys.append(key)
             groups[key] = groups.get(key, 0) | 1 << i
@@ -77,48 +109,25 @@ class Foresight:
     def image(self, choice: Choice, board: Board) -> Any:
         """What the rest of the walk depends on; taken devices count by kind, not by name."""
         used = board.facts.get(USED, 0)
-        counts = frozenset((twins, (used & twins).bit_count()) for twins in set(self._twins) if used & twins)
+        counts = frozenset((twins, (used & twins).bit_count()) for twins in self._kinds if used & twins)
         others = frozenset(item for item in board.facts.items() if item[0] != USED)
         return (choice.index, counts, others)
 
     # --- what is still possible ---
 
-    def look(
-        self, board: Board, choice: Choice, want: Want, nth: int, cursor: int
-    ) -> tuple[int, Refusal | None]:
+    def look(self, board: Board, point: Point, cursor: int) -> tuple[int, Refusal | None]:
         """The candidates worth trying at a point, and what is lacking when there is no hope at all."""
-        facts = board.facts
-        taken = self._shape.taken | facts.get(USED, 0)
-        here = self._need(board, choice, (want,), taken)
+        want = point.want
+        taken = self._shape.taken | board.facts.get(USED, 0)
+        here = self._single[want].need(board, taken)
         if not want.wants_all:
-            here.count -= nth
+            here.count -= point.nth
             here.mask = here.mask >> cursor << cursor
-        needs = [here, *(self._need(board, c, c.wants, taken) for c in self._choices[choice.index + 1 :])]
+        needs = [here, *[demand.need(board, taken) for demand in self._later[point.choice.index + 1 :]]]
         for lacking in self._bounds(board, needs):
             if lacking is not None:
                 return 0, lacking
         return here.mask, None
-
-    def _need(self, board: Board, choice: Choice, wants: tuple[Want, ...], taken: int) -> Need:
-        """What a choice needs at the least, whichever of these alternatives it takes."""
-        mask, count, exclusive = 0, -1, True
-        for want in wants:
-            options: Options = self._options[want]
-            if want.admin:
-                mask |= options.mask & ~board.facts.get(("claim", choice.claim), 0)
-                exclusive = False
-            else:
-                mask |= options.mask & ~taken
-            asked = options.suiting.bit_count() if want.wants_all else want.count
-            count = asked if count < 0 else min(count, asked)
-        if mask & self._shape.shareable:
-            exclusive = False
-        rules = wants[0].rules
-        if len(wants) > 1:
-            rules = tuple(rule for rule in rules if all(rule in want.rules for want in wants))
-        return Need(
-            wants[0].name if len(wants) == 1 else choice.request, max(count, 0), mask, exclusive, rules
-        )
 
     def _bounds(self, board: Board, needs: list[Need]) -> Iterator[Refusal | None]:
         members: dict[Rule, list[Need]] = {}
@@ -128,17 +137,21 @@ class Foresight:
         for rule, covered in members.items():
             yield self._distinct(board, rule, covered) if rule.distinct else self._match(board, rule, covered)
         yield _enough(needs)
-        yield self._counters(board, needs)
+        if self._counted:
+            yield self._counters(board, needs)
 
     def _match(self, board: Board, rule: Rule, covered: list[Need]) -> Refusal | None:
         _having, by_value = self._shape.values(rule.attribute)
         pinned = board.facts.get(rule)
         viable = 0
-        for value, mask in by_value.items():
-            if pinned is not None and value not in pinned:
-                continue
-            if _enough(covered, mask) is None:
-                viable |= mask
+        for value in by_value if pinned is None else pinned:
+            mask = by_value[value]
+            for need in covered:
+                if (need.mask & mask).bit_count() < need.count:
+                    break
+            else:
+                if len(covered) == 1 or _jointly(covered, mask) is None:
+                    viable |= mask
         for need in covered:
             need.mask &= viable
         if viable:
@@ -193,19 +206,26 @@ def bits(mask: int) -> Iterator[int]:
         mask ^= low
 
 
-def _enough(needs: list[Need], within: int = -1) -> Refusal | None:
-    """Whether each need has enough candidates, and exclusive ones together (Hall's condition)."""
+def _enough(needs: list[Need]) -> Refusal | None:
+    """Whether every need has enough candidates, alone and together."""
+    for need in needs:
+        found = need.mask.bit_count()
+        if found < need.count:
+            return Refusal(Reason.TOO_FEW, Short(need.name, need.count, found))
+    return _jointly(needs) if len(needs) > 1 else None
+
+
+def _jointly(needs: list[Need], within: int = -1) -> Refusal | None:
+    """Hall's condition: what draws from a set of exclusive candidates must not need more than the set has."""
     sets: dict[int, int] = {}
     for need in needs:
-        mask = need.mask & within
-        if mask.bit_count() < need.count:
-            return Refusal(Reason.TOO_FEW, Short(need.name, need.count, mask.bit_count()))
         if need.exclusive and need.count:
+            mask = need.mask & within
             sets[mask] = sets.get(mask, 0) + need.count
-    if len(sets) == 1 and len(needs) == 1:
-        return None
-    for mask in sets:
-        wanted = sum(count for other, count in sets.items() if other & ~mask == 0)
+    for mask, wanted in sets.items():
+        for other, count in sets.items() if len(sets) > 1 else ():
+            if other != mask and not other & ~mask:
+                wanted += count
         if wanted > mask.bit_count():
             return Refusal(Reason.TOO_FEW, Short("", wanted, mask.bit_count()))
     return None

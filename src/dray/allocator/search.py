@@ -206,9 +206,7 @@ class _Walk:
         if fresh and self._dead and self._image(frame) in self._dead:
             frame.allowed = 0
             return
-        allowed, frame.lacking = self._foresight.look(
-            self._board, frame.choice, frame.want, frame.nth, frame.cursor
-        )
+        allowed, frame.lacking = self._foresight.look(self._board, frame.point, frame.cursor)
         frame.allowed &= allowed
 
     def _image(self, frame: Frame) -> Any:

@@ -19,6 +19,7 @@ from dray.allocator.pools import CounterId, Page, Shelf, in_order, shelves
 from dray.allocator.usage import PoolId, PoolUsage, Usage
 from dray.api.core import Node
 from dray.api.resource import DeviceClass, ResourceSlice
+from dray.values.nodeselector import NodeSelector, for_node
 
 
 class Shape:
@@ -94,6 +95,7 @@ class View:
     node: Node
     shelves: tuple[Shelf, ...]
     shape: Shape
+    this_node: NodeSelector
 
     def device(self, candidate: int) -> tuple[Shelf, int]:
         """The shelf a candidate stands on, and its position there."""
@@ -160,7 +162,7 @@ class _Prepared:
         shape = self._shapes.get(key)
         if shape is None:
             shape = self._shapes[key] = Shape(parts)
-        view = View(node, ordered, shape)
+        view = View(node, ordered, shape, for_node(node.metadata.name))
         self._views[node.metadata.name] = (view, used)
         return view
 

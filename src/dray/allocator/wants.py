@@ -7,8 +7,7 @@ unknown class, an unknown mode, more devices than a claim may hold) is an `Alloc
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -73,15 +72,18 @@ class Choice(msgspec.Struct, frozen=True, eq=False):
     wants: tuple[Want, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Ask:
-    """Everything a pod asks for at once."""
+class Ask(msgspec.Struct, frozen=True, eq=False):
+    """Everything a pod asks for at once.
+
+    `minds_admin` and `configured` say whether any want has admin access, and any class configuration.
+    """
 
     claims: tuple[ResourceClaim, ...]
     choices: tuple[Choice, ...]
     rules: tuple[Rule, ...]
-    classes: Mapping[str, DeviceClass]
+    classes: dict[str, DeviceClass]
     minds_admin: bool
+    configured: bool
 
 
 def ask_of(claims: Sequence[ResourceClaim], class_named: Classes) -> Ask:
@@ -96,7 +98,8 @@ def ask_of(claims: Sequence[ResourceClaim], class_named: Classes) -> Ask:
         reader.check_limit(choices)
         rules += reader.rules
     minds_admin = any(want.admin for choice in choices for want in choice.wants)
-    return Ask(tuple(claims), tuple(choices), tuple(rules), classes, minds_admin)
+    configured = any(device_class.spec.config for device_class in classes.values())
+    return Ask(tuple(claims), tuple(choices), tuple(rules), classes, minds_admin, configured)
 
 
 class _Reader:
@@ -123,11 +126,11 @@ class _Reader:
 
     def check_limit(self, choices: Sequence[Choice]) -> None:
         """Refuse a claim that asks for more devices than it can hold, whichever alternatives are taken."""
-        least = sum(
-            min((want.count for want in choice.wants if not want.wants_all), default=0)
-            for choice in choices
-            if choice.claim == self._index
-        )
+        least = 0
+        for choice in choices:
+            if choice.claim == self._index:
+                # A want for all counts as -1 here: how many that is only a node can tell.
+                least += max(min([want.count for want in choice.wants]), 0)
         if least > MAX_RESULTS:
             why = f"asks for {least} devices, but one claim can hold at most {MAX_RESULTS}"
             raise self._fault("spec.devices.requests", why)
