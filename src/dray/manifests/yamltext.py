@@ -307,6 +307,7 @@ _IN_WORDS = (
     ),
     ("did not find expected key", "expected a key at the same indentation as the keys above"),
     ("did not find expected '-' indicator", "expected `- ` at the same indentation as the items above"),
+    ("did not find expected <document start>", "a document ended above; expected `---` before another one"),
     ("found unexpected end of stream", "the text ends inside a quoted string"),
 )
 
