@@ -1,0 +1,14 @@
+"""Lint: everything that can be said about manifests before anybody runs them, as findings.
+
+Documents come in, findings go out: what is wrong, where it stands, what was expected, what to write instead.
+Nothing here reads files, prints or decides an exit code; `RULES` is the table the reference is made from. The
+doors may import it, and nothing below it knows that it exists.
+"""
+
+from dray.lint.crosschecks import crosscheck
+from dray.lint.facts import Facts
+from dray.lint.findings import Finding, settled
+from dray.lint.inspection import Inspected, inspect
+from dray.lint.rules import RULES, Rule, Severity
+
+__all__ = ["RULES", "Facts", "Finding", "Inspected", "Rule", "Severity", "crosscheck", "inspect", "settled"]

@@ -1,0 +1,20 @@
+"""Did you mean: the known name that is nearest to one that nobody knows."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """`did you mean ...?`, or nothing when no known name is near."""
+    candidates = sorted(set(known))
+    plain = {_plain(candidate): candidate for candidate in candidates}
+    near = plain.get(_plain(name))
+    if near is None:
+        near = next(iter(difflib.get_close_matches(name, candidates, n=1, cutoff=0.7)), None)
+    return f"did you mean `{near}`?" if near else ""
+
+
+def _plain(name: str) -> str:
+    return name.lower().replace("_", "").replace("-", "")

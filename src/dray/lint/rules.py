@@ -1,0 +1,232 @@
+"""Every rule of lint: its name, how much it weighs, what it is about, and a manifest that breaks it.
+
+Rules for this file: a finding names a rule of this table or it is a mistake; the reference in `docs/` and the
+tests read the same rows. Rules of validation (`required`, `invalid` ...) are one row per kind of fault,
+because the rules themselves are those of the API and are documented with its fields.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from types import MappingProxyType
+
+from dray.api.fields import Fault
+
+
+class Severity(StrEnum):
+    """How much a finding weighs; only errors fail a run by default."""
+
+    ERROR = "error"
+    WARNING = "warning"
+    NOTE = "note"
+
+    @property
+    def rank(self) -> int:
+        """0 is the gravest."""
+        return _RANKS[self]
+
+
+_RANKS = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.NOTE: 2}
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One rule."""
+
+    id: str
+    severity: Severity
+    about: str
+    example: str
+
+
+_E, _W, _N = Severity.ERROR, Severity.WARNING, Severity.NOTE
+
+_READING = (
+    Rule("unreadable", _E, "a file cannot be opened or is too large", "chmod 000 claim.yaml"),
+    Rule(
+        "syntax", _E, "a file is neither YAML nor JSON; nothing after the fault can be read", "requests: [gpu"
+    ),
+    Rule("duplicate-key", _E, "a map holds a key twice; readers keep the last value", "count: 1\ncount: 2"),
+    Rule(
+        "not-an-object", _E, "a document is no object with `apiVersion` and `kind`", "metadata:\n  name: gpu"
+    ),
+    Rule(
+        "unknown-kind",
+        _E,
+        "the group has no such kind, or does not serve it in this version",
+        "apiVersion: resource.k8s.io/v1\nkind: ResourceClaims",
+    ),
+    Rule(
+        "not-checked",
+        _N,
+        "an object of a kind that has nothing to do with devices",
+        "apiVersion: v1\nkind: ConfigMap",
+    ),
+    Rule("wrong-type", _E, "a value has the wrong type", 'count: "2"'),
+    Rule(
+        "unknown-field", _E, "the kind has no such field; an API server would drop it", "alocationMode: All"
+    ),
+    Rule(
+        "gate-off",
+        _E,
+        "the kind is not served, because its feature gate is off",
+        "apiVersion: cdi.k8s.io/v1alpha1  # with --feature-gates DRAControlPlaneController=false",
+    ),
+    Rule(
+        "field-dropped",
+        _W,
+        "the field is dropped when the object is stored, because its feature gate is off",
+        "firstAvailable: [...]  # with --feature-gates DRAPrioritizedList=false",
+    ),
+)
+
+_VALIDATION = (
+    Rule("required", _E, "a field must be set", "requests:\n- exactly: {deviceClassName: gpu}  # no name"),
+    Rule("invalid", _E, "a value breaks a rule of its field", "name: GPU_0"),
+    Rule("not-supported", _E, "a value is none of those the field knows", "allocationMode: Some"),
+    Rule("forbidden", _E, "the field may not be set here", "allocationMode: All\ncount: 2"),
+    Rule(
+        "too-long",
+        _E,
+        "a text is longer than its field allows",
+        "driver: a-name-of-more-than-63-characters...",
+    ),
+    Rule("too-many", _E, "a list or map holds more than it may", "requests: [...]  # 33 of them"),
+    Rule("duplicate-value", _E, "a list holds a thing twice", "requests:\n- name: gpu\n- name: gpu"),
+    Rule("not-found", _E, "a name refers to nothing in the object", "claims:\n- name: gpu  # no such entry"),
+    Rule("suspicious", _W, "allowed, but hardly what was meant", "count: 1000"),
+)
+
+_TOGETHER = (
+    Rule("unknown-class", _W, "a class is not among the manifests", "deviceClassName: gpus"),
+    Rule("unknown-claim", _W, "a claim is not among the manifests", "resourceClaimName: gpu"),
+    Rule("unknown-template", _W, "a template is not among the manifests", "resourceClaimTemplateName: gpu"),
+    Rule(
+        "unknown-request",
+        _E,
+        "a container asks for a request that its claim does not have",
+        "claims:\n- name: gpu\n  request: nic  # the claim has only `gpu`",
+    ),
+    Rule(
+        "subrequest-in-pod",
+        _E,
+        "a container names an alternative; only the request itself can be named in a pod",
+        "claims:\n- name: gpu\n  request: gpu/big",
+    ),
+    Rule(
+        "duplicate-object",
+        _W,
+        "two objects have the same kind, namespace and name",
+        "kind: ResourceClaim  # twice",
+    ),
+    Rule(
+        "claim-in-both-groups",
+        _E,
+        "claims of `resource.k8s.io` and `cdi.k8s.io` have the same name; pods could not tell them apart",
+        "apiVersion: cdi.k8s.io/v1alpha1\nkind: ResourceClaim",
+    ),
+    Rule(
+        "slices-disagree",
+        _E,
+        "slices of one pool and generation contradict each other; the pool cannot be used",
+        "resourceSliceCount: 2  # and 3 in another slice",
+    ),
+    Rule(
+        "device-twice",
+        _E,
+        "a device is published twice in the newest generation of its pool; it would be handed out twice",
+        "devices:\n- name: gpu-0  # also in another slice",
+    ),
+    Rule(
+        "attribute-type-differs",
+        _W,
+        "an attribute has different types on different devices of one driver; selectors fail on some of them",
+        "index: {string: '0'}  # and {int: 1} on another device",
+    ),
+    Rule(
+        "pool-incomplete",
+        _N,
+        "a pool has fewer slices than it should have; it cannot be used until the rest is there",
+        "resourceSliceCount: 2  # and only one slice",
+    ),
+)
+
+_OLD_SHAPES = (
+    Rule(
+        "removed-api",
+        _E,
+        "an alpha version that Kubernetes no longer serves",
+        "apiVersion: resource.k8s.io/v1alpha2\nkind: ResourceClass",
+    ),
+    Rule(
+        "old-claim-source",
+        _E,
+        "`source` in the claims of a pod is gone since Kubernetes 1.31; its fields moved up",
+        "resourceClaims:\n- name: gpu\n  source:\n    resourceClaimName: gpu",
+    ),
+    Rule(
+        "old-container-claims",
+        _N,
+        "claims of a container are objects with a name; plain strings are accepted and converted",
+        "resources:\n  claims: [gpu]",
+    ),
+    Rule(
+        "old-inline-template",
+        _N,
+        "an inline template has a `spec`; its fields without one are accepted and converted",
+        "template:\n  resourceClassName: gpu",
+    ),
+    Rule(
+        "old-classic-fields",
+        _E,
+        "fields of a classic claim in `resource.k8s.io`",
+        "spec:\n  resourceClassName: gpu",
+    ),
+    Rule(
+        "old-device-basic",
+        _E,
+        "`basic` around the fields of a device belongs to v1beta1 only",
+        "basic: {...}",
+    ),
+    Rule(
+        "old-flat-request",
+        _E,
+        "the fields of a request stand under `exactly`, except in v1beta1",
+        "requests:\n- name: gpu\n  deviceClassName: gpu",
+    ),
+    Rule("new-exactly", _E, "v1beta1 has no `exactly`; its fields stand beside `name`", "exactly: {...}"),
+    Rule("new-flat-device", _E, "the fields of a device stand under `basic` in v1beta1", "attributes: {...}"),
+    Rule(
+        "requests-outside-devices",
+        _E,
+        "requests, constraints and config stand under `devices`",
+        "spec:\n  requests: []",
+    ),
+    Rule(
+        "attribute-list",
+        _E,
+        "a constraint names one attribute, not a list",
+        "matchAttribute:\n- example.com/numa",
+    ),
+)
+
+RULES: Mapping[str, Rule] = MappingProxyType(
+    {rule.id: rule for rule in (*_READING, *_VALIDATION, *_TOGETHER, *_OLD_SHAPES)}
+)
+
+OF_FAULT: Mapping[Fault, str] = MappingProxyType(
+    {
+        Fault.REQUIRED: "required",
+        Fault.INVALID: "invalid",
+        Fault.NOT_SUPPORTED: "not-supported",
+        Fault.FORBIDDEN: "forbidden",
+        Fault.TOO_LONG: "too-long",
+        Fault.TOO_MANY: "too-many",
+        Fault.DUPLICATE: "duplicate-value",
+        Fault.NOT_FOUND: "not-found",
+        Fault.TYPE_INVALID: "wrong-type",
+    }
+)
+"""The rule a field error is reported under."""
