@@ -1,0 +1,17 @@
+"""The command line: parse, call, render, one file per command.
+
+Reading files, printing, colours, progress and exit codes live here; what is true about manifests does not
+(see `dray.lint` and `dray.api`). Nothing imports this package but the `dray` command itself, and a command is
+only imported when it runs, so that asking for the version costs nothing.
+"""
+
+from __future__ import annotations
+
+import sys
+
+
+def main() -> None:
+    """Run the command line and end the process with its exit code."""
+    from dray.cli.door import run
+
+    sys.exit(run(sys.argv[1:]))

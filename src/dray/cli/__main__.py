@@ -1,0 +1,5 @@
+"""`python -m dray.cli` is the `dray` command."""
+
+from dray.cli import main
+
+main()

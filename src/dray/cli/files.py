@@ -1,0 +1,100 @@
+"""Which files a command line means, and what is in them."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from dray.errors import InputError
+
+STDIN = "<stdin>"
+SUFFIXES = (".yaml", ".yml", ".json")
+LARGEST = 256 * 1024 * 1024
+"""Bytes of the largest file that is read; more is no manifest."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One file to read, by the name people know it by; `path` is None for standard input."""
+
+    name: str
+    path: str | None
+
+
+def targets(arguments: Sequence[str]) -> list[Target]:
+    """Files, folders (searched for manifests) and `-`; raises `InputError` when a path is not there."""
+    if not arguments:
+        raise InputError("nothing to read; name files, folders or `-` for standard input")
+    found: dict[str, Target] = {}
+    for argument in arguments:
+        for target in _meant(argument):
+            found.setdefault(os.path.normpath(target.path) if target.path else STDIN, target)
+    return list(found.values())
+
+
+def _meant(argument: str) -> Iterable[Target]:
+    if argument == "-":
+        return [Target(STDIN, None)]
+    if os.path.isdir(argument):
+        inside = [Target(path, path) for path in _searched(argument)]
+        if not inside:
+            raise InputError(f"no manifests in folder `{argument}`; looked for {', '.join(SUFFIXES)}")
+        return inside
+    if not os.path.exists(argument):
+        raise InputError(f"cannot read `{argument}`: no such file or folder")
+    return [Target(argument, argument)]
+
+
+def _searched(folder: str) -> Iterator[str]:
+    """The manifests in a folder and the folders in it, in order; hidden ones are left out."""
+    for here, folders, files in os.walk(folder):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        for name in sorted(files):
+            if name.endswith(SUFFIXES) and not name.startswith("."):
+                yield os.path.join(here, name)
+
+
+class UnreadableError(InputError):
+    """A file that cannot be opened or is too large."""
+
+
+def contents(target: Target) -> bytes:
+    """What is in a file; raises `UnreadableError`."""
+    try:
+        if target.path is None:
+            data = sys.stdin.buffer.read(LARGEST + 1)
+        else:
+            with open(target.path, "rb") as file:
+                data = file.read(LARGEST + 1)
+    except OSError as refused:
+        reason = os.strerror(refused.errno or errno.EIO).lower()
+        raise UnreadableError(f"cannot read `{target.name}`: {reason}") from None
+    if len(data) > LARGEST:
+        raise UnreadableError(f"cannot read `{target.name}`: larger than {LARGEST // 2**20} MiB")
+    return data
+
+
+def replace_file(path: str, text: str) -> None:
+    """Write a file whole or not at all, with the permissions it had."""
+    real = os.path.realpath(path)
+    beside = f"{real}.dray-{os.getpid()}"
+    try:
+        with open(beside, "x", encoding="utf-8", newline="") as file:
+            os.chmod(beside, os.stat(real).st_mode & 0o7777)
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(beside, real)
+    except OSError as refused:
+        _remove(beside)
+        reason = os.strerror(refused.errno or errno.EIO).lower()
+        raise UnreadableError(f"cannot write `{path}`: {reason}") from None
+
+
+def _remove(path: str) -> None:
+    with contextlib.suppress(OSError):
+        os.unlink(path)

@@ -1,0 +1,55 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class GatesType(click.ParamType[Any]):
+    """`A=true,B=false`, as Kubernetes components take it."""
+
+    name = "gates"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        from dray.errors import GateError
+        from dray.gates import GateSet
+
+        if isinstance(value, GateSet):
+            return value
+        try:
+            return GateSet.parse(value)
+        except GateError as wrong:
+            raise click.UsageError(str(wrong), ctx) from None
+
+
+def gates_option(command: F) -> F:
+    """`--feature-gates`."""
+    return click.option(
+        "--feature-gates",
+        "gates",
+        type=GatesType(),
+        default="",
+        metavar="A=true,B=false",
+        help="Switch feature gates; what is not named keeps its default. `dray gates` lists them.",
+    )(command)
+
+
+def color_option(command: F) -> F:
+    """`--color`."""
+    return click.option(
+        "--color",
+        type=click.Choice(["auto", "always", "never"]),
+        default="auto",
+        help="Colours are decoration; nothing is said by colour alone.",
+        show_default=True,
+    )(command)
+
+
+def wants_color(choice: str, *, terminal: bool, no_color: bool) -> bool:
+    """Whether to colour; `NO_COLOR` wins over a guess, and is overruled by being asked."""
+    return choice == "always" or (choice == "auto" and terminal and not no_color)
