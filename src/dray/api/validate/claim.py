@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from dray.api.fields import ROOT, Path, invalid, not_supported
+from dray.api.jsontext import ENCODER
 from dray.api.resource import (
     CapacityRequirements,
     DeviceClaim,
@@ -22,6 +23,7 @@ from dray.api.resource import (
 )
 from dray.api.resource.claim import ALL, EXACT_COUNT
 from dray.api.validate import limits
+from dray.api.validate.proven import Proven
 from dray.api.validate.rules import (
     IMMUTABLE,
     Errors,
@@ -61,24 +63,44 @@ def claim_update(new: ResourceClaim, old: ResourceClaim) -> Errors:
 def device_claim(devices: DeviceClaim, spec: Path) -> Errors:
     """Requests, constraints and configuration below a `spec`."""
     path = spec.field("devices")
-    if devices.requests:
-        yield from _requests(devices.requests, path.field("requests"))
-    if devices.constraints or devices.config:
-        names = request_names(devices)
-        judge_constraint = partial(_constraint, names=names)
-        judge_config = partial(_configuration, names=names)
-        constraints, config = path.field("constraints"), path.field("config")
-        yield from each(devices.constraints, limits.CONSTRAINTS_PER_CLAIM, judge_constraint, constraints)
-        yield from each(devices.config, limits.CONFIGS_PER_CLAIM, judge_config, config)
+    written = _written(devices)
+    if written is None or written not in ASKED:
+        errors = [*_requests(devices.requests, path), *_constraints(devices, path)]
+        yield from errors
+        if written is not None and not errors:
+            ASKED.add((written,))
+    if devices.config:
+        judge = partial(_configuration, names=request_names(devices))
+        yield from each(devices.config, limits.CONFIGS_PER_CLAIM, judge, path.field("config"))
+
+
+ASKED: Final = Proven[bytes](1024)
+"""What was asked for before, as it is written. The claims of a template all ask for the same.
+
+Configuration has no part in it: it may hold bytes that are no JSON, which could be written so that they look
+like something else.
+"""
+
+_LONGEST_REMEMBERED: Final = 4096
+
+
+def _written(devices: DeviceClaim) -> bytes | None:
+    """Requests and constraints as JSON, unless they are long, or no JSON can hold them."""
+    try:
+        written = ENCODER.encode((devices.requests, devices.constraints))
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return written if len(written) <= _LONGEST_REMEMBERED else None
 
 
 # --- requests ---
 
 
 def _requests(requests: Sequence[DeviceRequest], path: Path) -> Errors:
-    yield from each(requests, limits.REQUESTS_PER_CLAIM, _request, path)
+    place = path.field("requests")
+    yield from each(requests, limits.REQUESTS_PER_CLAIM, _request, place)
     if len(requests) <= limits.REQUESTS_PER_CLAIM:
-        yield from distinct((request.name for request in requests), path)
+        yield from distinct((request.name for request in requests), place)
 
 
 def _request(request: DeviceRequest, path: Path) -> Errors:
@@ -168,6 +190,12 @@ def references(requests: Sequence[str], path: Path, names: RequestNames) -> Erro
 
 
 # --- constraints and configuration ---
+
+
+def _constraints(devices: DeviceClaim, path: Path) -> Errors:
+    if devices.constraints:
+        judge = partial(_constraint, names=request_names(devices))
+        yield from each(devices.constraints, limits.CONSTRAINTS_PER_CLAIM, judge, path.field("constraints"))
 
 
 def _constraint(constraint: DeviceConstraint, path: Path, *, names: RequestNames) -> Errors:

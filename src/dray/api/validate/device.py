@@ -8,6 +8,10 @@ out of the ordinary.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
+from operator import attrgetter
+from types import MappingProxyType
+from typing import Any
 
 from dray.api.fields import Path, invalid, not_supported, required, too_long, too_many
 from dray.api.resource import (
@@ -25,6 +29,7 @@ from dray.api.validate.nodes import node_choice
 from dray.api.validate.rules import (
     EFFECTS,
     Errors,
+    Judge,
     binding_conditions,
     distinct,
     each,
@@ -62,7 +67,7 @@ def contents(item: Device, path: Path) -> Errors:
     if count > limits.ATTRIBUTES_AND_CAPACITIES_PER_DEVICE:
         most = limits.ATTRIBUTES_AND_CAPACITIES_PER_DEVICE
         yield invalid(path, count, f"the total number of attributes and capacities must not exceed {most}")
-    values = sum(map(value_count, item.attributes.values()))
+    values = value_count(item.attributes)
     if values > limits.ATTRIBUTE_VALUES_PER_DEVICE:
         most = limits.ATTRIBUTE_VALUES_PER_DEVICE
         yield invalid(path, values, f"the total number of attribute values must not exceed {most}")
@@ -85,68 +90,81 @@ def _short(name: str) -> str:
 
 def attribute(item: DeviceAttribute, path: Path) -> Errors:
     """One fact, in one of its spellings."""
-    given = 0
-    for name in SCALARS:
-        scalar = getattr(item, f"{name}_value")
-        if scalar is not None:
-            given += 1
-            yield from _text(name, scalar, path.field(name))
-        values = getattr(item, f"{name}_values")
-        if values is not None:
-            given += 1
-            yield from _list(name, values, path.field(f"{name}s"))
-    if item.list_value is not None:
-        given += 1
-        yield from _typed_list(item.list_value, path.field("list"))
-    if given != 1:
-        yield invalid(path, item if given else "", _ONE_VALUE)
-
-
-def _typed_list(item: ListAttribute, path: Path) -> Errors:
-    given = [(name, getattr(item, f"{name}_values")) for name in SCALARS]
-    given = [(name, values) for name, values in given if values is not None]
-    for name, values in given:
-        yield from _list(name, values, path.field(name))
+    given = [
+        (field, value) for field, value in zip(_MEMBERS, _members(item), strict=True) if value is not None
+    ]
+    for field, value in given:
+        yield from _MEMBERS[field][1](value, path.field(field))
     if len(given) != 1:
         yield invalid(path, item if given else "", _ONE_VALUE)
 
 
-def _list(name: str, values: Sequence[int | bool | str], path: Path) -> Errors:
-    if not values:
-        yield invalid(path, [], "must not be empty if specified")
-    elif len(values) > limits.ITEMS_PER_LIST:
-        yield too_many(path, len(values), limits.ITEMS_PER_LIST)
-    elif name in _TEXTS:
-        for position, value in enumerate(values):
-            yield from _text(name, value, path.index(position))
+def _typed_list(item: ListAttribute, path: Path) -> Errors:
+    """The spelling that names the type inside: `list: {string: [...]}`."""
+    members = ((field, getattr(item, f"{field}_values")) for field in SCALARS)
+    given = [(field, values) for field, values in members if values is not None]
+    for field, values in given:
+        yield from _LIST_RULES[field](values, path.field(field))
+    if len(given) != 1:
+        yield invalid(path, item if given else "", _ONE_VALUE)
 
 
-_TEXTS = frozenset({"string", "version"})
-
-
-def _text(name: str, value: int | bool | str, path: Path) -> Errors:
-    if not isinstance(value, str):
-        return
-    if name == "version" and not _is_version(value):
-        yield invalid(path, value, "must be a string compatible with semver.org spec 2.0.0")
-    if size(value) > limits.ATTRIBUTE_VALUE_BYTES:
+def _string(text: str, path: Path) -> Errors:
+    if size(text) > limits.ATTRIBUTE_VALUE_BYTES:
         yield too_long(path, limits.ATTRIBUTE_VALUE_BYTES)
 
 
-def _is_version(text: str) -> bool:
+def _version(text: str, path: Path) -> Errors:
     try:
         Version.parse(text)
     except VersionError:
-        return False
-    return True
+        yield invalid(path, text, "must be a string compatible with semver.org spec 2.0.0")
+    yield from _string(text, path)
 
 
-def value_count(item: DeviceAttribute) -> int:
-    """How many values an attribute holds: every item of a list counts, and anything else is one."""
-    items = _item_count(item)
-    if item.list_value is not None:
-        items += _item_count(item.list_value)
-    return items or 1
+def _anything(_value: int, _path: Path) -> Errors:
+    return iter(())
+
+
+def _list_of(judge: Judge[Any], values: Sequence[Any], path: Path) -> Errors:
+    if not values:
+        yield invalid(path, [], "must not be empty if specified")
+    yield from each(values, limits.ITEMS_PER_LIST, judge, path)
+
+
+_SCALAR_RULES: Mapping[str, Judge[Any]] = MappingProxyType(
+    {"int": _anything, "bool": _anything, "string": _string, "version": _version}
+)
+_LIST_RULES: Mapping[str, Judge[Any]] = MappingProxyType(
+    {name: partial(_list_of, rule) for name, rule in _SCALAR_RULES.items()}
+)
+_MEMBERS: Mapping[str, tuple[str, Judge[Any]]] = MappingProxyType(
+    {
+        **{name: (f"{name}_value", rule) for name, rule in _SCALAR_RULES.items()},
+        **{f"{name}s": (f"{name}_values", rule) for name, rule in _LIST_RULES.items()},
+        "list": ("list_value", _typed_list),
+    }
+)
+"""Every way to spell an attribute: the field on the wire, with the attribute of the struct and its rule."""
+
+_members = attrgetter(*(name for name, _ in _MEMBERS.values()))
+_lists = attrgetter(*(name for field, (name, _) in _MEMBERS.items() if field not in SCALARS))
+_NO_LISTS = _lists(DeviceAttribute())
+
+
+def is_scalar(item: DeviceAttribute) -> bool:
+    """Whether no list is set, in either spelling."""
+    return bool(_lists(item) == _NO_LISTS)
+
+
+def value_count(attributes: Mapping[str, DeviceAttribute]) -> int:
+    """How many values a device has: every item of a list counts, and any other attribute is one."""
+    return sum(1 if is_scalar(item) else _items_of(item) for item in attributes.values())
+
+
+def _items_of(item: DeviceAttribute) -> int:
+    typed = 0 if item.list_value is None else _item_count(item.list_value)
+    return _item_count(item) + typed or 1
 
 
 def _item_count(holder: DeviceAttribute | ListAttribute) -> int:
@@ -173,8 +191,10 @@ def extras(item: Device, path: Path, *, chooses_nodes: bool) -> Errors:
 
 def taint(item: DeviceTaint, path: Path) -> Errors:
     """A reason not to use a device; key and effect must be there."""
-    yield from misnamed(qualified_name(item.key), path.field("key"))
-    yield from misnamed(label_value(item.value), path.field("value"))
+    if faults := qualified_name(item.key):
+        yield from misnamed(faults, path.field("key"))
+    if faults := label_value(item.value):
+        yield from misnamed(faults, path.field("value"))
     if not item.effect:
         yield required(path.field("effect"))
     elif item.effect not in EFFECTS:
@@ -188,7 +208,8 @@ def _consumptions(items: Sequence[DeviceCounterConsumption], path: Path) -> Erro
 
 
 def _consumption(item: DeviceCounterConsumption, path: Path) -> Errors:
-    yield from named(item.counter_set, dns_label, path.field("counterSet"))
+    if not item.counter_set or dns_label(item.counter_set):
+        yield from named(item.counter_set, dns_label, path.field("counterSet"))
     yield from counters(item.counters, path.field("counters"))
 
 

@@ -52,8 +52,8 @@ def _pool(pool: ResourcePool, path: Path) -> Errors:
 
 def _devices(spec: ResourceSliceSpec, path: Path) -> Errors:
     devices, chooses_nodes = spec.devices, spec.per_device_node_selection is True
-    sound = fastlane.sound(devices)
-    if sound and not chooses_nodes and fastlane.plain(devices):
+    sound, plain = fastlane.verdict(devices)
+    if sound and plain and not chooses_nodes:
         return
     most = limits.DEVICES_PER_SLICE
     if len(devices) > limits.RICH_DEVICES_PER_SLICE and _rich(devices):
