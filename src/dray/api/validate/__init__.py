@@ -7,7 +7,12 @@ nothing inside it, except for the table of limits.
 
 from dray.api.validate.cautions import Caution, warnings_of
 from dray.api.validate.limits import LIMITS, Limit
-from dray.api.validate.table import validate_create, validate_status_update, validate_update
+from dray.api.validate.table import (
+    validate_create,
+    validate_status_update,
+    validate_stored,
+    validate_update,
+)
 
 __all__ = [
     "LIMITS",
@@ -15,6 +20,7 @@ __all__ = [
     "Limit",
     "validate_create",
     "validate_status_update",
+    "validate_stored",
     "validate_update",
     "warnings_of",
 ]

@@ -44,6 +44,7 @@ RequestNames: TypeAlias = Mapping[str, frozenset[str]]
 """The names of the requests of a claim, each with the names of its alternatives."""
 
 _SPEC = ROOT.field("spec")
+_DEVICES = _SPEC.field("devices")
 _REFERENCE = (
     "must be the name of a request in the claim or the name of a request and a subrequest separated by '/'"
 )
@@ -51,7 +52,7 @@ _REFERENCE = (
 
 def claim(obj: ResourceClaim) -> Errors:
     """What holds of a new claim besides its metadata."""
-    return device_claim(obj.spec.devices, _SPEC)
+    return device_claim(obj.spec.devices, _DEVICES)
 
 
 def claim_update(new: ResourceClaim, old: ResourceClaim) -> Errors:
@@ -60,9 +61,8 @@ def claim_update(new: ResourceClaim, old: ResourceClaim) -> Errors:
         yield invalid(_SPEC, new.spec, IMMUTABLE)
 
 
-def device_claim(devices: DeviceClaim, spec: Path) -> Errors:
-    """Requests, constraints and configuration below a `spec`."""
-    path = spec.field("devices")
+def device_claim(devices: DeviceClaim, path: Path) -> Errors:
+    """Requests, constraints and configuration."""
     written = _written(devices)
     if written is None or written not in ASKED:
         errors = [*_requests(devices.requests, path), *_constraints(devices, path)]

@@ -10,6 +10,8 @@ from functools import partial
 from ipaddress import IPv6Interface, ip_interface
 from typing import TypeAlias
 
+import msgspec
+
 from dray.api.fields import ROOT, Path, forbidden, invalid, required, too_long
 from dray.api.resource import (
     AllocatedDeviceStatus,
@@ -51,44 +53,39 @@ Place: TypeAlias = tuple[str, str, str, str | None]
 """A device or a share of one: driver, pool, device, share id."""
 
 
-def claim_status_update(new: ResourceClaim, old: ResourceClaim) -> Errors:
-    """What holds of a new status, given the claim it is for."""
-    status, stored = new.status, old.status
-    deleting = new.metadata.deletion_timestamp is not None or old.metadata.deletion_timestamp is not None
-    if status.reserved_for:
-        yield from _reservations(status, stored, deleting, _STATUS.field("reservedFor"))
-    allocation = status.allocation
-    if allocation is None or stored.allocation is None:
-        if allocation is not None:
-            names = request_names(old.spec.devices)
-            yield from _allocation(allocation, names, _STATUS.field("allocation"))
-    elif not same(allocation, stored.allocation):
-        yield invalid(_STATUS.field("allocation"), allocation, IMMUTABLE)
-
-
 def claim_status(obj: ResourceClaim) -> Errors:
-    """What holds of a status by itself, whether it is new or stored."""
-    status = obj.status
+    """What holds of a status by itself, whether it is new or stored; the allocation aside."""
+    status, place = obj.status, _STATUS.field("reservedFor")
     if status.reserved_for:
-        place = _STATUS.field("reservedFor")
         yield from each(status.reserved_for, limits.CONSUMERS_PER_CLAIM, _consumer, place)
         if len(status.reserved_for) <= limits.CONSUMERS_PER_CLAIM:
             yield from distinct((consumer.uid for consumer in status.reserved_for), place)
+        if status.allocation is None:
+            yield forbidden(place, "may not be specified when `allocated` is not set")
     if status.devices:
         yield from _device_statuses(status, _STATUS.field("devices"))
 
 
-# --- reservations ---
+def claim_allocation(obj: ResourceClaim) -> Errors:
+    """What holds of an allocation, given what the claim asks for."""
+    allocation = obj.status.allocation
+    if allocation is not None:
+        yield from _allocation(allocation, request_names(obj.spec.devices), _STATUS.field("allocation"))
 
 
-def _reservations(
-    status: ResourceClaimStatus, stored: ResourceClaimStatus, deleting: bool, path: Path
-) -> Errors:
-    if status.allocation is None:
-        yield forbidden(path, "may not be specified when `allocated` is not set")
-    elif deleting and not set(status.reserved_for) <= set(stored.reserved_for):
+def claim_status_update(new: ResourceClaim, old: ResourceClaim) -> Errors:
+    """What holds of the step from one status to the next. What is asked for is what is stored."""
+    if old.status.allocation is None:
+        yield from claim_allocation(msgspec.structs.replace(old, status=new.status))
+    elif new.status.allocation is not None and not same(new.status.allocation, old.status.allocation):
+        yield invalid(_STATUS.field("allocation"), new.status.allocation, IMMUTABLE)
+    deleting = new.metadata.deletion_timestamp is not None or old.metadata.deletion_timestamp is not None
+    if deleting and not set(new.status.reserved_for) <= set(old.status.reserved_for):
         text = "new entries may not be added while `deallocationRequested` or `deletionTimestamp` are set"
-        yield forbidden(path, text)
+        yield forbidden(_STATUS.field("reservedFor"), text)
+
+
+# --- reservations ---
 
 
 def _consumer(consumer: ConsumerReference, path: Path) -> Errors:

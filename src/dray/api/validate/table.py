@@ -19,7 +19,7 @@ from dray.api import classic, core, resource
 from dray.api.fields import FieldError
 from dray.api.kinds import KINDS
 from dray.api.validate.claim import claim, claim_update
-from dray.api.validate.claimstatus import claim_status, claim_status_update
+from dray.api.validate.claimstatus import claim_allocation, claim_status, claim_status_update
 from dray.api.validate.classic import (
     classic_claim,
     classic_claim_status,
@@ -50,7 +50,8 @@ class Rules:
     """What a kind is asked besides its metadata.
 
     `made` holds of a new object, `kept` of a changed one (the same, unless what it judges cannot change),
-    `step` of the change. `status` and `status_step` are the same for the status.
+    `step` of the change. `status` and `status_step` are the same for the status. `settled` is judged once,
+    when it is written, and then only of objects that nobody wrote through us.
     """
 
     made: Judge = _nothing
@@ -58,13 +59,16 @@ class Rules:
     step: Step = _nothing
     status: Judge = _nothing
     status_step: Step = _nothing
+    settled: Judge = _nothing
     names: Rule = dns_subdomain
 
 
 RULES: Mapping[type, Rules] = MappingProxyType(
     {
         resource.DeviceClass: Rules(device_class),
-        resource.ResourceClaim: Rules(claim, _nothing, claim_update, claim_status, claim_status_update),
+        resource.ResourceClaim: Rules(
+            claim, _nothing, claim_update, claim_status, claim_status_update, claim_allocation
+        ),
         resource.ResourceClaimTemplate: Rules(template, _nothing, template_update),
         resource.ResourceSlice: Rules(resource_slice, step=resource_slice_update),
         classic.ResourceClass: Rules(resource_class),
@@ -102,6 +106,12 @@ def validate_status_update(new: T, old: T) -> list[FieldError]:
     """Everything wrong with a change of an object's status."""
     rules = _rules(new)
     return _judged(new, old, rules.status_step, rules.status)
+
+
+def validate_stored(obj: msgspec.Struct) -> list[FieldError]:
+    """Everything wrong with an object as it lies in a file or a dump of a cluster, status included."""
+    rules = _rules(obj)
+    return [*_metadata(obj), *rules.made(obj), *rules.status(obj), *rules.settled(obj)]
 
 
 def _judged(new: Any, old: Any, step: Step, kept: Judge) -> list[FieldError]:

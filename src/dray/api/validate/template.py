@@ -10,12 +10,13 @@ from dray.api.validate.rules import IMMUTABLE, Errors
 from dray.api.validate.sameness import same
 
 _SPEC = ROOT.field("spec")
+_DEVICES = _SPEC.field("spec", "devices")
 
 
 def template(obj: ResourceClaimTemplate) -> Errors:
     """What holds of a new template besides its own metadata."""
     yield from template_metadata(obj.spec.metadata, _SPEC.field("metadata"))
-    yield from device_claim(obj.spec.spec.devices, _SPEC.field("spec"))
+    yield from device_claim(obj.spec.spec.devices, _DEVICES)
 
 
 def template_update(new: ResourceClaimTemplate, old: ResourceClaimTemplate) -> Errors:
