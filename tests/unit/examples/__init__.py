@@ -1,0 +1,1 @@
+"""The example manifests do what their comments say."""

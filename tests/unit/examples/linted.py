@@ -1,0 +1,46 @@
+"""Lint and convert as the tests of the examples use them: through the doors, on files or on texts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+from click.testing import CliRunner
+
+from dray.cli.convert import command as convert_command
+from dray.cli.files import targets
+from dray.cli.lint import check
+from dray.gates import GateSet
+from dray.lint import Finding
+from tests.outside import ROOT
+
+EXAMPLES = ROOT / "examples"
+
+
+def manifests(folder: str) -> list[Path]:
+    """The manifests in a folder of the examples."""
+    return sorted((EXAMPLES / folder).glob("*.yaml"))
+
+
+def findings(*paths: Path, complete: bool = False) -> Sequence[Finding]:
+    """What lint says, notes included."""
+    return check(targets([str(path) for path in paths]), GateSet.default(), complete=complete).findings
+
+
+def said(finding: Finding) -> str:
+    """Everything a finding tells in words."""
+    return "\n".join((finding.message, finding.expected, finding.hint, finding.rewrite))
+
+
+def converted(text: str, version: str) -> str:
+    """A manifest in another version, as YAML."""
+    result = CliRunner().invoke(convert_command, ["--to", version, "-"], input=text, standalone_mode=False)
+    assert (result.exception, result.return_value) == (None, 0), result.output
+    return result.stdout
+
+
+def documents(text: str) -> list[Any]:
+    """The documents of a YAML text, read by somebody else than us."""
+    return list(yaml.safe_load_all(text))
