@@ -52,8 +52,7 @@ $(BENCH_DEPS): $(READY) requirements/bench.txt
 
 .PHONY: demo
 demo: $(READY) ## See dray work on the example manifests
-	@$(BIN)/dray lint examples
-	@$(BIN)/dray convert --to v1beta1 examples/seeds
+	@DRAY=$(BIN)/dray sh examples/demo.sh
 
 .PHONY: test
 test: lint types pytest ## Lint, types, import contracts, tests, and the requirements the tests name
