@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from dray.cli.door import run
 from tests.outside import ROOT
 from tests.unit.docs.pages import Block, blocks, matches, play, prose, session
 
@@ -64,6 +65,11 @@ def test_every_page_is_reached_from_the_readme():
         places = [(page.parent / link).resolve() for link in links if "://" not in link]
         waiting += [place / "README.md" if place.is_dir() else place for place in places]
     assert {_name(p) for p in _pages()} - {_name(p) for p in reached} == set()
+
+
+def test_the_reference_is_what_the_tables_say(capsys):
+    code = run(["reference", "--check", str(ROOT / "docs" / "reference")])
+    assert code == 0, f"run `make docs`\n{capsys.readouterr()}"
 
 
 class TestTheRunner:
