@@ -120,9 +120,8 @@ class Foresight:
         want = point.want
         taken = self._shape.taken | board.facts.get(USED, 0)
         here = self._single[want].need(board, taken)
-        if not want.wants_all:
-            here.count -= point.nth
-            here.mask = here.mask >> cursor << cursor
+        here.count -= point.nth
+        here.mask = here.mask >> cursor << cursor
         needs = [here, *[demand.need(board, taken) for demand in self._later[point.choice.index + 1 :]]]
         for lacking in self._bounds(board, needs):
             if lacking is not None:
