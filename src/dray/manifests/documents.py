@@ -90,13 +90,19 @@ def expanded(document: Document) -> Iterator[Document]:
     if not is_list(value):
         yield document
         return
-    implied = {"apiVersion": value.get("apiVersion"), "kind": value["kind"].removesuffix("List")}
+    implied = implied_by(value)
     for index, item in enumerate(value["items"]):
-        if isinstance(item, Mapping) and implied["kind"]:
+        if isinstance(item, Mapping):
             item = {**{k: v for k, v in implied.items() if k not in item}, **item}
         prefix = below(document.prefix, f"items[{index}]")
         inner = Document(document.source, document.ordinal, item, document.places, (), prefix)
         yield from expanded(inner)
+
+
+def implied_by(listing: Mapping[str, Any]) -> dict[str, Any]:
+    """What a typed list says about its items, so that they need not say it themselves."""
+    kind = listing["kind"].removesuffix("List")
+    return {"apiVersion": listing.get("apiVersion"), "kind": kind} if kind else {}
 
 
 def is_list(value: Any) -> bool:
