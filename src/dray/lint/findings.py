@@ -40,6 +40,8 @@ class Complaint:
     rewrite: str = ""
     at_key: bool = False
     severity: Severity | None = None
+    at: str = ""
+    """Where to point when that is more exact than the path, for example at a key inside a map."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +73,9 @@ class Finding:
 
 def placed(complaint: Complaint, document: Document, subject: str, at: Position | None = None) -> Finding:
     """A complaint about a document that is at hand."""
-    position = at or document.locate(complaint.path, key=complaint.at_key)
+    position = at or document.locate(
+        complaint.at or complaint.path, key=complaint.at_key or bool(complaint.at)
+    )
     return _finding(complaint, document.source.name, subject, position, document.source.line(position.line))
 
 

@@ -252,6 +252,11 @@ _EXPECTED: Mapping[Fault, str] = {
     Fault.NOT_FOUND: "the name of something that exists",
 }
 _TYPES = re.compile(r"expected (?P<expected>.*), got (?P<got>[^,]*)")
+_QUOTE: Mapping[tuple[str, str], str] = {
+    ("a string", "a boolean"): "YAML reads `y`, `n`, `yes`, `no`, `on` and `off` as booleans; quote the text",
+    ("a string", "a number"): "quote it if it is text",
+    ("an integer", "a string"): "no quotes around a number",
+}
 _QUOTED = re.compile(r'[`"]([^`"]+)[`"]')
 
 
@@ -261,8 +266,10 @@ def _worded(error: FieldError, seat: _Seat, *, internal: bool = True) -> Complai
     message = error.body.removesuffix(f": {error.detail}") if error.detail else error.body
     expected = error.detail or _EXPECTED.get(error.fault, "")
     types = _TYPES.fullmatch(error.detail)
+    hint = ""
     if types:
         message, expected = f"{message}, which is {types['got']}", types["expected"]
+        hint = _QUOTE.get((expected, types["got"]), "")
     if error.path.endswith(".request") and "/" in str(error.value):
         return Complaint(
             "subrequest-in-pod",
@@ -270,14 +277,16 @@ def _worded(error: FieldError, seat: _Seat, *, internal: bool = True) -> Complai
             f"`{error.value}` names an alternative; a container uses a request, whichever one was chosen",
             expected=f"`{str(error.value).partition('/')[0]}`",
         )
-    hint = ""
     if error.fault in (Fault.NOT_FOUND, Fault.NOT_SUPPORTED):
         hint = did_you_mean(str(error.value), _QUOTED.findall(error.detail))
     elif error.fault is Fault.INVALID and not internal:  # the only values that decoding judges
         why, _, hint = error.detail.removeprefix(f"`{error.value}`: ").partition("; ")
         message, expected = f"{message}, {why}", "a quantity, for example `10Gi` or `500m`"
-    at_key = error.fault is Fault.FORBIDDEN or path.endswith(f"[{error.value}]")
-    return Complaint(OF_FAULT[error.fault], path, message, expected=expected, hint=hint, at_key=at_key)
+    forbidden = error.fault is Fault.FORBIDDEN
+    # A rule about a key of a map names the map; the value it complains about is the key.
+    key = f"{path}[{error.value}]" if isinstance(error.value, str) and error.fault is Fault.INVALID else ""
+    rule = OF_FAULT[error.fault]
+    return Complaint(rule, path, message, expected=expected, hint=hint, at_key=forbidden, at=key)
 
 
 def _merged(complaints: Iterable[Complaint]) -> list[Complaint]:
