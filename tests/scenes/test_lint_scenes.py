@@ -1,0 +1,68 @@
+"""Scenes of `dray lint`: manifests as text, and every finding they must give, with its place.
+
+A scene is `files` (name and text), perhaps `gates` and `complete`, and `findings`: one line each, in order,
+as `file:line:column severity rule path`. Below that line a finding may pin parts of its words (`says`,
+`expected`, `hint`) and the whole of its `rewrite`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from dray.cli.report import in_order
+from dray.gates import GateSet
+from dray.lint import Finding, crosscheck, inspect, settled
+from dray.manifests import Source, read
+
+FOLDER = Path(__file__).parent / "lint"
+SCENES = [
+    pytest.param(scene, id=f"{path.stem}: {scene['scene']}")
+    for path in sorted(FOLDER.glob("*.yaml"))
+    for scene in yaml.safe_load(path.read_text("utf-8"))
+]
+PINNED = {"says": "message", "expected": "expected", "hint": "hint"}
+
+
+def linted(scene: dict[str, Any]) -> list[Finding]:
+    sources = {name: Source.decode(name, text.encode()) for name, text in scene["files"].items()}
+    gates = GateSet.parse(scene.get("gates", ""))
+    inspected = [
+        inspect(document, gates, now="2026-01-01T00:00:00Z")
+        for source in sources.values()
+        for document in read(source)
+    ]
+    facts = [fact for each in inspected for fact in each.facts]
+    charges = crosscheck(facts, complete=scene.get("complete", False))
+    findings = [finding for each in inspected for finding in each.findings]
+    findings += settled(charges, lambda name: read(sources[name]))
+    return in_order(findings, list(sources))
+
+
+def line(finding: Finding) -> str:
+    place = f"{finding.source}:{finding.line}:{finding.column}"
+    return f"{place} {finding.severity} {finding.rule} {finding.path}".rstrip()
+
+
+@pytest.mark.parametrize("scene", SCENES)
+def test_scene(scene: dict[str, Any]) -> None:
+    findings = linted(scene)
+    expected = [row if isinstance(row, str) else row["at"] for row in scene["findings"]]
+    assert [line(finding) for finding in findings] == expected
+    for finding, row in zip(findings, scene["findings"], strict=True):
+        for key, attribute in PINNED.items() if isinstance(row, dict) else ():
+            assert row.get(key, "") in getattr(finding, attribute), f"{key} of {line(finding)}"
+        if isinstance(row, dict) and "rewrite" in row:
+            assert finding.rewrite == row["rewrite"], f"rewrite of {line(finding)}"
+
+
+@pytest.mark.parametrize("scene", SCENES)
+def test_words_of_a_finding(scene: dict[str, Any]) -> None:
+    for finding in linted(scene):
+        assert finding.message
+        assert finding.excerpt.strip()
+        assert not finding.message.endswith(".")
+        assert finding.expected or finding.rule in ("suspicious", "not-checked"), line(finding)

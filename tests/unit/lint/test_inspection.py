@@ -1,0 +1,155 @@
+"""Documents in, findings out; and nothing else happens."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dray.gates import GATES, GateSet
+from dray.lint import Inspected, crosscheck, inspect, settled
+from dray.manifests import Document, ReadError, Source, as_json, read
+from tests.outside import ROOT
+
+NOW = "2026-01-01T00:00:00Z"
+EXAMPLES = sorted((ROOT / "examples").rglob("*.yaml"))
+
+
+def look(text: str, gates: GateSet | None = None) -> list[Inspected]:
+    source = Source.decode("f.yaml", text.encode())
+    return [inspect(document, gates or GateSet.default(), now=NOW) for document in read(source)]
+
+
+def test_objects_are_counted_without_those_that_are_not_checked() -> None:
+    (inspected,) = look(
+        "kind: List\nitems:\n- {apiVersion: v1, kind: ConfigMap}\n- {apiVersion: v1, kind: Node}\n"
+    )
+    assert inspected.objects == 1
+
+
+def test_facts_are_small_and_name_their_object() -> None:
+    text = """
+apiVersion: resource.k8s.io/v1beta1
+kind: ResourceClaim
+metadata: {name: c}
+spec: {devices: {requests: [{name: gpu, deviceClassName: big}]}}
+"""
+    (inspected,) = look(text)
+    (facts,) = inspected.facts
+    assert (facts.group, facts.kind, facts.namespace, facts.name) == (
+        "resource.k8s.io",
+        "ResourceClaim",
+        "default",
+        "c",
+    )
+    assert facts.requests == ("gpu",)
+    assert [(use.path, use.name) for use in facts.device_classes] == [
+        ("spec.devices.requests[0].deviceClassName", "big")
+    ]
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_documents_are_never_changed(path: Path) -> None:
+    documents: list[Document] = []
+    with contextlib.suppress(
+        ReadError
+    ):  # some examples are broken on purpose; what is before the fault counts
+        documents += read(Source.decode(path.name, path.read_bytes()))
+    before = copy.deepcopy([document.value for document in documents])
+    for document in documents:
+        inspect(document, GateSet.default(), now=NOW)
+    assert [document.value for document in documents] == before
+
+
+def test_a_finding_in_a_file_that_vanished_stays_a_finding() -> None:
+    text = "apiVersion: resource.k8s.io/v1\nkind: DeviceClass\nmetadata: {name: a}\n"
+    facts = [fact for inspected in look(f"{text}---\n{text}") for fact in inspected.facts]
+    (finding,) = settled(crosscheck(facts), lambda _name: iter(()))
+    assert (finding.rule, finding.line, finding.column) == ("duplicate-object", 1, 1)
+
+
+@pytest.mark.parametrize("gate", [name for name in GATES if name != "DynamicResourceAllocation"])
+def test_a_gate_that_is_off_is_named_by_every_finding_it_causes_in_the_examples(gate: str) -> None:
+    """With a gate off, sound manifests lose fields, are refused for what they lost, or are not served."""
+    needing = [row.name for row in GATES.values() if gate in row.requires]
+    gates = GateSet.default().changed(dict.fromkeys([gate, *needing], False))
+    seen = set()
+    for path in (ROOT / "examples/gpu-cluster").glob("*.yaml"):
+        for inspected in look(path.read_text("utf-8"), gates):
+            for finding in inspected.findings:
+                seen.add(finding.rule)
+                if finding.rule in ("field-dropped", "gate-off"):
+                    assert any(f"`{name}` is off" in finding.message for name in [gate, *needing])
+    assert not seen or seen & {"field-dropped", "gate-off"}
+
+
+plain = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                [
+                    "metadata",
+                    "name",
+                    "spec",
+                    "devices",
+                    "requests",
+                    "exactly",
+                    "firstAvailable",
+                    "constraints",
+                    "matchAttribute",
+                    "source",
+                    "template",
+                    "containers",
+                    "resources",
+                    "claims",
+                    "resourceClaims",
+                    "resourceClassName",
+                    "basic",
+                    "pool",
+                    "attributes",
+                    "capacity",
+                    "status",
+                    "items",
+                ]
+            ),
+            inner,
+            max_size=4,
+        )
+    ),
+    max_leaves=12,
+)
+VERSIONS = ["resource.k8s.io/v1", "resource.k8s.io/v1beta1", "resource.k8s.io/v1alpha2", "v1", "apps/v1"]
+NAMES = [
+    "ResourceClaim",
+    "ResourceClaimTemplate",
+    "ResourceSlice",
+    "DeviceClass",
+    "Pod",
+    "Deployment",
+    "List",
+]
+
+
+@given(
+    st.sampled_from(VERSIONS),
+    st.sampled_from(NAMES),
+    st.dictionaries(st.sampled_from(["spec", "metadata", "status", "items"]), plain),
+)
+def test_whatever_a_document_holds_there_are_findings_and_no_surprises(
+    version: str, name: str, rest: dict[str, Any]
+) -> None:
+    text = as_json([{"apiVersion": version, "kind": name, **rest}])
+    for inspected in look(text):
+        charges = crosscheck(inspected.facts, complete=True)
+        findings = [*inspected.findings, *settled(charges, lambda _name: read(Source("f.yaml", text)))]
+        for finding in findings:
+            assert finding.line >= 1
+            assert finding.column >= 1
+            assert finding.message

@@ -1,0 +1,53 @@
+"""The table of rules."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from dray.api.fields import Fault
+from dray.lint import RULES, Rule, Severity
+from dray.lint.rules import OF_FAULT
+from tests.outside import ROOT
+
+SCENES = "\n".join(path.read_text("utf-8") for path in sorted((ROOT / "tests/scenes/lint").glob("*.yaml")))
+SHOWN_ELSEWHERE = {"unreadable", "syntax"}
+"""Rules about files, which tests/unit/cli proves."""
+
+
+@pytest.mark.parametrize("rule", RULES.values(), ids=lambda rule: rule.id)
+def test_a_rule_is_told_in_a_line_with_an_example(rule: Rule) -> None:
+    assert re.fullmatch(r"[a-z]+(-[a-z]+)*", rule.id)
+    assert rule.about
+    assert not rule.about.endswith(".")
+    assert "\n" not in rule.about
+    assert rule.example.strip()
+
+
+@pytest.mark.parametrize("name", sorted(RULES.keys() - SHOWN_ELSEWHERE))
+def test_every_rule_has_a_scene(name: str) -> None:
+    assert re.search(rf":\d+:\d+ \w+ {name}( |$)", SCENES, re.MULTILINE)
+
+
+def test_every_fault_of_validation_has_a_rule() -> None:
+    assert set(OF_FAULT) == set(Fault)
+    assert set(OF_FAULT.values()) <= RULES.keys()
+
+
+def test_rules_named_in_the_code_exist() -> None:
+    named = {
+        found[1]
+        for path in (ROOT / "src/dray/lint").glob("*.py")
+        for found in re.finditer(r'Complaint\(\s*"([^"]+)"', path.read_text("utf-8"))
+    }
+    assert named
+    assert named <= RULES.keys()
+
+
+def test_severities_are_ordered() -> None:
+    assert sorted(Severity, key=lambda severity: severity.rank) == [
+        Severity.ERROR,
+        Severity.WARNING,
+        Severity.NOTE,
+    ]
