@@ -26,7 +26,7 @@ from dray.lint.identity import Known, Workload, identify
 from dray.lint.oldpods import repaired_pod
 from dray.lint.oldshapes import repaired
 from dray.manifests import Document, Source, as_json, as_yaml, read
-from dray.manifests.documents import below, is_list
+from dray.manifests.documents import below, implied_by, is_list
 from dray.manifests.jsontext import looks_like_json
 from dray.manifests.yamltext import has_comments
 
@@ -133,9 +133,12 @@ class _Pen:
 def _value(document: Document, value: Any, prefix: str, pen: _Pen) -> Any:
     """A value of a document in the version wanted; lists item by item."""
     if is_list(value):
-        items = [
-            _value(document, item, below(prefix, f"items[{i}]"), pen) for i, item in enumerate(value["items"])
-        ]
+        implied = implied_by(value)
+        items = []
+        for i, item in enumerate(value["items"]):
+            added = {k: v for k, v in implied.items() if k not in item} if isinstance(item, dict) else {}
+            new = _value(document, {**added, **item} if added else item, below(prefix, f"items[{i}]"), pen)
+            items.append({k: v for k, v in new.items() if k not in added} if added else new)
         return {**value, **_list_version(value, pen.version), "items": items}
     if not isinstance(value, dict):
         return value

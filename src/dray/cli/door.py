@@ -31,6 +31,10 @@ COMMANDS: Mapping[str, tuple[str, str]] = MappingProxyType(
 """Every command: the module whose `command` it is, and what it does in a line."""
 
 
+class _NoReaderError(Exception):
+    """Nobody reads standard output any more."""
+
+
 class _Commands(click.Group):
     """A group that imports a command when it is called."""
 
@@ -50,6 +54,12 @@ class _Commands(click.Group):
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
             raise click.UsageError(f"no such command `{args[0]}`{_near(args[0], COMMANDS)}")
         return super().resolve_command(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> object:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            raise _NoReaderError from None  # click would end the process here, with its own exit code
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
@@ -80,7 +90,7 @@ def run(arguments: Sequence[str]) -> int:
         return _say(_worded(wrong), BROKEN)
     except (click.Abort, KeyboardInterrupt):
         return _say("interrupted", INTERRUPTED)
-    except BrokenPipeError:
+    except (BrokenPipeError, _NoReaderError):
         _stop_writing()
         return NO_READER
     except Exception as broken:

@@ -17,7 +17,14 @@ _WIDE = 200
 
 @click.command("gates")
 @gates_option
-@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="Text for people or json for machines.",
+)
 def command(gates: GateSet, output: str) -> int:
     """Show the feature gates: stage, default, how they stand now, what they require."""
     if output == "json":

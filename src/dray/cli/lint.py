@@ -27,7 +27,14 @@ _MANY = 100
 
 @click.command("lint")
 @click.argument("paths", nargs=-1, metavar="[FILES|FOLDERS|-]...")
-@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="Text for people or json for machines.",
+)
 @gates_option
 @click.option(
     "--complete", is_flag=True, help="The manifests are all there is: what they do not define is missing."

@@ -1,0 +1,73 @@
+"""`dray reference`: pages that say what the tables say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dray.api.kinds import KINDS
+from dray.api.validate import LIMITS
+from dray.cli import pages
+from dray.cli.door import COMMANDS
+from dray.gates import GATES
+from dray.lint import RULES
+from tests.unit.cli.conftest import Typed
+
+
+def test_pages_are_written_and_checked(typed: Typed, desk: Path) -> None:
+    assert typed("reference", "--check", "out").code == 1
+    ended = typed("reference", "out")
+    assert (ended.code, ended.out) == (0, "")
+    assert sorted(path.name for path in (desk / "out").iterdir()) == sorted(pages.everything())
+    assert typed("reference", "--check", "out").code == 0
+    (desk / "out" / "gates.md").write_text("old")
+    ended = typed("reference", "--check", "out")
+    assert (ended.code, ended.out) == (1, "out/gates.md is not up to date\n")
+
+
+def test_a_folder_that_cannot_be_is_broken_input(typed: Typed, desk: Path) -> None:
+    (desk / "file").write_text("")
+    ended = typed("reference", "file/out")
+    assert ended.code == 2
+    assert ended.err.startswith("dray: cannot write to `file/out`")
+
+
+@pytest.mark.parametrize(
+    ("page", "words"),
+    [
+        ("gates.md", [f"| `{name}` |" for name in GATES]),
+        ("limits.md", [f"| {limit.where} | {limit.largest:,} |" for limit in LIMITS]),
+        ("lint-rules.md", [f"## {name}\n" for name in RULES]),
+        ("kinds.md", [f"## {kind.name} ({kind.internal_api_version})\n" for kind in KINDS]),
+        ("commands.md", [f"## dray {name}\n" for name in COMMANDS]),
+        ("index.md", [f"({name}.md)" for name in pages.PAGES]),
+    ],
+)
+def test_a_page_holds_its_whole_table(page: str, words: list[str]) -> None:
+    text = pages.everything()[page]
+    assert [word for word in words if word not in text] == []
+
+
+def test_fields_show_their_type_default_and_gates() -> None:
+    text = pages.kinds()
+    assert "| `spec.devices.requests[].exactly.allocationMode` | string | `ExactCount` |  |" in text
+    assert "| `spec.devices.requests[].exactly.adminAccess` | boolean |  | `DRAAdminAccess` |" in text
+    assert "| `spec.devices[].taints[].timeAdded` | time | the time | `DRADeviceTaints` |" in text
+    assert "| `spec.devices[].capacity{}.value` | Quantity |  |  |" in text
+
+
+def test_links_to_kinds_lead_to_their_titles() -> None:
+    text = pages.kinds()
+    titles = {line.removeprefix("## ") for line in text.splitlines() if line.startswith("## ")}
+    anchors = {
+        "".join(c for c in title.lower().replace(" ", "-") if c.isalnum() or c == "-") for title in titles
+    }
+    linked = {part.partition(")")[0] for part in text.split("](#")[1:]}
+    assert linked == anchors
+
+
+def test_pages_do_not_depend_on_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    wide = pages.everything()
+    monkeypatch.setenv("COLUMNS", "40")
+    assert pages.everything() == wide
