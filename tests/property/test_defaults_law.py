@@ -1,0 +1,78 @@
+"""Laws of defaults: filled once, never over what was said, and independent of the version it was said in."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dray.api import codec, paths
+from dray.api.defaults import DEFAULTS, NOW, with_defaults
+from dray.api.jsontext import write_json
+from tests.property.strategies.api import CLOSED, objects
+
+EARLY, LATE = "2026-01-01T00:00:00Z", "2027-01-01T00:00:00Z"
+each_kind = pytest.mark.parametrize("kind", CLOSED, ids=lambda kind: kind.qualified_name)
+fewer = settings(max_examples=50)
+
+
+@each_kind
+@fewer
+@given(data=st.data())
+def test_filling_twice_is_filling_once(kind, data):
+    once = with_defaults(data.draw(objects(kind)), now=EARLY)
+    assert with_defaults(once, now=LATE) is once
+
+
+@each_kind
+@fewer
+@given(data=st.data())
+def test_only_fields_of_the_table_that_were_unset_change(kind, data):
+    obj = data.draw(objects(kind))
+    before = write_json(obj)
+    filled = with_defaults(obj, now=EARLY)
+    assert write_json(obj) == before
+    bare_before, bare_after = obj, filled
+    for row in DEFAULTS.get(kind.type, ()):
+        said, says = paths.found(obj, row.field), paths.found(filled, row.field)
+        assert set(said) <= set(says)
+        bare_before = paths.cleared(bare_before, row.field)
+        bare_after = paths.cleared(bare_after, row.field)
+    assert bare_after == bare_before
+
+
+@each_kind
+@fewer
+@given(data=st.data())
+def test_what_was_said_is_kept_and_what_was_not_is_the_tables_value(kind, data):
+    obj = data.draw(objects(kind))
+    filled = with_defaults(obj, now=EARLY)
+    for row in DEFAULTS.get(kind.type, ()):
+        value = EARLY if row.value is NOW else row.value
+        attribute = row.field.rpartition(".")[2]
+        pairs = zip(_holders(obj, row.field), _holders(filled, row.field), strict=True)
+        for before, after in pairs:
+            name = paths.attribute_of(type(before), attribute)
+            said, says = getattr(before, name), getattr(after, name)
+            assert says == (said or (value if row.when(after) else said))
+
+
+def _holders(obj, pattern):
+    found = []
+
+    def note(holder):
+        found.append(holder)
+        return holder
+
+    paths.changed(obj, pattern, note)
+    return found
+
+
+@each_kind
+@fewer
+@given(data=st.data())
+def test_defaults_do_not_depend_on_the_version_an_object_was_written_in(kind, data):
+    obj = data.draw(objects(kind))
+    for version in kind.versions:
+        read = codec.decode(codec.encode(obj, version)).object
+        assert with_defaults(read, now=EARLY) == with_defaults(obj, now=EARLY)

@@ -1,0 +1,68 @@
+"""Law: whoever is asked about an object or a document leaves it as it was."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dray.api import codec, paths, shape, versions
+from dray.api.defaults import with_defaults
+from dray.api.gated import GATED
+from dray.api.jsontext import not_json, write_json
+from dray.api.kinds import KINDS, Kind
+from tests.property.strategies.api import CLOSED, documents, objects
+
+fewer = settings(max_examples=25)
+
+
+def exact(value: Any) -> str:
+    """Everything there is to see of a document: order, types, digits."""
+    return repr(value)
+
+
+def asked_of_documents(kind: Kind, version: str, document: dict[str, Any]) -> None:
+    codec.decode_document(document)
+    codec.decode_document({**document, "zzz": None, "yyy": 1})
+    shape.examine(document, versions.shape_of(kind, version))
+    not_json(document)
+    versions.tidied(kind, document)
+    versions.up(kind, version, document)
+    versions.down(kind, version, versions.up(kind, version, document))
+    for rows in GATED.values():
+        for pattern in rows.get(kind.qualified_name, ()):
+            paths.found(document, pattern)
+            paths.cleared(document, pattern)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.qualified_name)
+@fewer
+@given(data=st.data())
+def test_documents_are_left_as_they_were(kind, data):
+    version = data.draw(st.sampled_from(kind.versions))
+    document = (
+        data.draw(documents(kind)) if kind.open else codec.to_document(data.draw(objects(kind)), version)
+    )
+    before = exact(document)
+    asked_of_documents(kind, version, document)
+    assert exact(document) == before
+
+
+@pytest.mark.parametrize("kind", CLOSED, ids=lambda kind: kind.qualified_name)
+@fewer
+@given(data=st.data())
+def test_objects_are_left_as_they_were(kind, data):
+    obj = data.draw(objects(kind))
+    twin, before = copy.deepcopy(obj), write_json(obj)
+    with_defaults(obj, now="2026-01-01T00:00:00Z")
+    for version in kind.versions:
+        codec.encode(obj, version)
+        codec.to_document(obj, version)
+    for rows in GATED.values():
+        for pattern in rows.get(kind.qualified_name, ()):
+            paths.cleared(obj, pattern)
+    assert obj == twin
+    assert write_json(obj) == before == write_json(twin)
