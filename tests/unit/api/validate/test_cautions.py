@@ -1,0 +1,51 @@
+"""What is allowed and still surely a mistake."""
+
+from __future__ import annotations
+
+import pytest
+
+from dray.api.validate import warnings_of
+from tests.unit.api.validate.building import (
+    claim,
+    claim_document,
+    device,
+    device_class,
+    made,
+    pod,
+    request,
+    slice_of,
+    template,
+)
+
+BY_NAME = {"name": "gpu", "resourceClaimName": "my-claim"}
+NO_REQUESTS = {**claim_document(), "spec": {}}
+
+CASES = {
+    "a usual claim": (claim(), []),
+    "a claim for nothing": (made(NO_REQUESTS), ["spec.devices.requests"]),
+    "too many to fit": (claim(request(count=33)), ["spec.devices.requests[0].exactly.count"]),
+    "too many to be sound": (claim(request(count=2**31)), []),
+    "too many in a template": (
+        template(request(count=33)),
+        ["spec.spec.devices.requests[0].exactly.count"],
+    ),
+    "a usual slice": (slice_of(device()), []),
+    "an empty slice": (slice_of(), ["spec"]),
+    "a driver in upper case": (slice_of(device(), driver="GPU.example.com"), ["spec.driver"]),
+    "a usual pod": (pod(BY_NAME, uses=[{"name": "gpu"}]), []),
+    "a claim that no container uses": (pod(BY_NAME), ["spec.resourceClaims[0]"]),
+    "kinds without cautions": (device_class(), []),
+}
+
+
+@pytest.mark.parametrize(("obj", "expected"), CASES.values(), ids=CASES)
+def test_cautions(obj, expected):
+    assert [caution.path for caution in warnings_of(obj)] == expected
+
+
+def test_a_caution_reads_as_place_and_text():
+    (caution,) = warnings_of(claim(request(count=40)))
+    assert str(caution) == (
+        "spec.devices.requests[0].exactly.count: "
+        "40 devices are more than the 32 that one claim can hold; it can never fit"
+    )

@@ -1,0 +1,42 @@
+"""Device classes: selectors and configuration."""
+
+from __future__ import annotations
+
+import pytest
+
+from dray.api.validate import validate_create, validate_update
+from tests.unit.api.validate.building import device_class, found, opaque
+
+SELECTOR = {"cel": {"expression": "true"}}
+
+CASES = {
+    "nothing but a name": ({}, []),
+    "selector": ({"selectors": [SELECTOR]}, []),
+    "selector without a language": ({"selectors": [SELECTOR, {}]}, ["Required spec.selectors[1].cel"]),
+    "empty expression": (
+        {"selectors": [{"cel": {"expression": ""}}]},
+        ["Required spec.selectors[0].cel.expression"],
+    ),
+    "configuration": ({"config": [{"opaque": opaque()}]}, []),
+    "configuration without opaque": ({"config": [{}]}, ["Required spec.config[0].opaque"]),
+    "configuration without driver and parameters": (
+        {"config": [{"opaque": {}}]},
+        ["Required spec.config[0].opaque.driver", "Required spec.config[0].opaque.parameters"],
+    ),
+    "bad driver": ({"config": [{"opaque": opaque("a b")}]}, ["Invalid spec.config[0].opaque.driver"]),
+    "parameters that are no object": (
+        {"config": [{"opaque": opaque(parameters=[1])}]},
+        ["Invalid spec.config[0].opaque.parameters"],
+    ),
+}
+
+
+@pytest.mark.parametrize(("spec", "expected"), CASES.values(), ids=CASES)
+def test_create(spec, expected):
+    assert found(validate_create(device_class(**spec))) == expected
+
+
+def test_everything_but_the_name_may_change():
+    old = device_class(selectors=[SELECTOR], config=[{"opaque": opaque()}])
+    new = device_class(selectors=[{"cel": {"expression": "false"}}])
+    assert not validate_update(new, old)
