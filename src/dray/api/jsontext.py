@@ -22,6 +22,12 @@ from dray.values.quantity import Quantity
 MAX_DEPTH = 100
 """Deeper nesting is an attack or an accident; no API object needs a tenth of it."""
 
+MAX_VALUES = 1_000_000
+"""More values than fit into any object an API server takes."""
+
+MAX_STRANGERS = 100
+"""Nobody reads more complaints about one document."""
+
 MAX_BITS = 13_000
 """Integers of more bits (some 3,900 digits) are beyond what Python turns into text."""
 
@@ -59,51 +65,70 @@ def write_json(value: Any) -> bytes:
 
 
 def not_json(document: Any, path: Path = ROOT) -> list[FieldError]:
-    """Everything in plain values that JSON cannot hold, or only nested beyond `MAX_DEPTH`."""
-    found: list[FieldError] = []
-    if not _fits_json(document, 0):
-        _collect_strangers(document, path, found, 0)
-    return found
+    """Everything in plain values that JSON cannot hold, or only beyond `MAX_DEPTH` or `MAX_VALUES`."""
+    if _fits_json(document, 0, [MAX_VALUES]):
+        return []
+    walk = _Walk()
+    walk.visit(document, path, 0)
+    if walk.left < 0:
+        walk.found.append(_stranger(path, document, f"more than {MAX_VALUES} values"))
+    return walk.found
 
 
-def _fits_json(value: Any, depth: int) -> bool:
-    """The quick question; places are only worked out when the answer is no."""
+def _fits_json(value: Any, depth: int, left: list[int]) -> bool:
+    """The quick question; places are only worked out when the answer is no.
+
+    Values are counted down in `left`: a list that stands in itself or in many places has no end in JSON.
+    """
     shape = type(value)
     if shape is str:
         return value.isascii() or _is_unicode(value)
     if shape is dict:
-        if depth >= MAX_DEPTH:
+        left[0] -= len(value)
+        if depth >= MAX_DEPTH or left[0] < 0:
             return False
         for key, item in value.items():
             if type(key) is not str or not (key.isascii() or _is_unicode(key)):
                 return False
-            if not _fits_json(item, depth + 1):
+            if not _fits_json(item, depth + 1, left):
                 return False
         return True
     if shape is list or shape is tuple:
-        return depth < MAX_DEPTH and all(_fits_json(item, depth + 1) for item in value)
+        left[0] -= len(value)
+        return depth < MAX_DEPTH and left[0] >= 0 and all(_fits_json(item, depth + 1, left) for item in value)
     return _why_no_scalar(value) is None
 
 
-def _collect_strangers(value: Any, path: Path, found: list[FieldError], depth: int) -> None:
-    if isinstance(value, dict | list | tuple):
-        if depth >= MAX_DEPTH:
-            found.append(_stranger(path, value, f"nested more than {MAX_DEPTH} levels deep"))
-        elif isinstance(value, dict):
-            for key, item in value.items():
-                if not isinstance(key, str) or not _is_unicode(key):
-                    found.append(_stranger(path.key(ascii(key)), key, "expected a key that is Unicode text"))
-                else:
-                    _collect_strangers(item, path.field(key), found, depth + 1)
-        else:
-            for i, item in enumerate(value):
-                _collect_strangers(item, path.index(i), found, depth + 1)
-    elif not isinstance(value, str):
-        why = _why_no_scalar(value)
+class _Walk:
+    """The careful look: every stranger with its place, up to as many as anybody reads."""
+
+    def __init__(self) -> None:
+        self.found: list[FieldError] = []
+        self.left = MAX_VALUES
+
+    def visit(self, value: Any, path: Path, depth: int) -> None:
+        if isinstance(value, dict | list | tuple):
+            self.left -= len(value)
+            if self.left < 0 or len(self.found) >= MAX_STRANGERS:
+                return
+            if depth >= MAX_DEPTH:
+                self.found.append(_stranger(path, value, f"nested more than {MAX_DEPTH} levels deep"))
+            elif isinstance(value, dict):
+                self._visit_map(value, path, depth)
+            else:
+                for i, item in enumerate(value):
+                    self.visit(item, path.index(i), depth + 1)
+            return
+        why = _why_no_text(value) if isinstance(value, str) else _why_no_scalar(value)
         if why is not None:
-            found.append(_stranger(path, value, why))
-    elif not _is_unicode(value):
-        found.append(_stranger(path, value, "expected text that is valid Unicode"))
+            self.found.append(_stranger(path, value, why))
+
+    def _visit_map(self, value: dict[Any, Any], path: Path, depth: int) -> None:
+        for key, item in value.items():
+            if not isinstance(key, str) or not _is_unicode(key):
+                self.found.append(_stranger(path.key(ascii(key)), key, "expected a key that is Unicode text"))
+            else:
+                self.visit(item, path.field(key), depth + 1)
 
 
 def _stranger(path: Path, value: Any, detail: str) -> FieldError:
@@ -121,6 +146,10 @@ def _why_no_scalar(value: Any) -> str | None:
     if isinstance(value, Decimal):
         return None if value.is_finite() else "expected a finite number"
     return f"expected a JSON value, got `{type(value).__name__}`"
+
+
+def _why_no_text(value: str) -> str | None:
+    return None if _is_unicode(value) else "expected text that is valid Unicode"
 
 
 def _is_unicode(text: str) -> bool:

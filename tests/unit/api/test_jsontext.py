@@ -7,7 +7,15 @@ from decimal import Decimal
 
 import pytest
 
-from dray.api.jsontext import MAX_DEPTH, duplicate_fields, not_json, read_json, write_json
+from dray.api.jsontext import (
+    MAX_DEPTH,
+    MAX_STRANGERS,
+    MAX_VALUES,
+    duplicate_fields,
+    not_json,
+    read_json,
+    write_json,
+)
 from dray.errors import DecodeError
 
 
@@ -96,6 +104,22 @@ def test_nesting_has_an_end():
     assert not_json(read_json(nested(MAX_DEPTH))) == []
     (found,) = not_json({"a": read_json(nested(MAX_DEPTH))})
     assert f"nested more than {MAX_DEPTH} levels deep" in str(found)
+
+
+def test_a_value_that_holds_itself_is_refused():
+    endless: list[object] = []
+    endless += [endless, endless, endless]
+    found = not_json({"a": endless})
+    assert 0 < len(found) <= MAX_STRANGERS + 1
+    assert "levels deep" in str(found[0])
+
+
+def test_a_value_that_stands_in_too_many_places_is_refused():
+    bomb: object = "x"
+    for _ in range(10):
+        bomb = [bomb] * 10
+    (found,) = not_json({"a": bomb})
+    assert f"more than {MAX_VALUES} values" in str(found)
 
 
 @pytest.mark.parametrize("value", [{1, 2}.__iter__(), object(), "\ud800", 10**5000], ids=type)

@@ -1,4 +1,4 @@
-"""The shapes of the API groups: optional fields, attributes in two spellings, where a resource can be used."""
+"""The shapes of the API groups: optional fields, attributes in two spellings, where a resource can be."""
 
 from __future__ import annotations
 
