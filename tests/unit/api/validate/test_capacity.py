@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dray.api.validate import validate_create, validate_update
-from tests.unit.api.validate.building import device, found, made, slice_of
+from tests.unit.api.validate.building import claim, device, found, made, request, slice_of
 
 PLACE = "spec.devices[0].capacity[memory]"
 POLICY = f"{PLACE}.requestPolicy"
@@ -194,6 +194,12 @@ def test_bounds_can_be_read_with_64_bits():
         f"Invalid {POLICY}.validRange.default",
         f"Invalid {POLICY}.validRange.min",
     ]
+
+
+def test_what_a_claim_asks_for_is_no_fault_whatever_the_policy_says():
+    """C-22: below the minimum it is rounded up, above the maximum no device fits; the claim is sound."""
+    for amount in ("0", "1n", "1", "999E"):
+        assert not validate_create(claim(request(capacity={"requests": {"memory": amount}})))
 
 
 @req("K5075-100")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from dray.api.validate import validate_create, validate_update
@@ -40,3 +41,22 @@ def test_everything_but_the_name_may_change():
     old = device_class(selectors=[SELECTOR], config=[{"opaque": opaque()}])
     new = device_class(selectors=[{"cel": {"expression": "false"}}])
     assert not validate_update(new, old)
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        (b"{", "Invalid"),
+        (b'{"a":1} x', "Invalid"),
+        (b"\xff", "Invalid"),
+        (b"[" * 5000, "Invalid"),
+        (b'{"a":1e999}', "Invalid"),
+        (b'"text"', "Invalid"),
+        (b"null", "Required"),
+        (b"", "Required"),
+    ],
+)
+def test_parameters_that_no_decoder_lets_through(written, expected):
+    spoiled = device_class(config=[{"opaque": opaque()}])
+    msgspec.structs.force_setattr(spoiled.spec.config[0].opaque, "parameters", msgspec.Raw(written))
+    assert found(validate_create(spoiled)) == [f"{expected} spec.config[0].opaque.parameters"]

@@ -89,6 +89,12 @@ def test_odd_paths_break_nothing(path):
     assert fresh([error], old, [], old) == [error]
 
 
+def test_a_value_that_json_cannot_hold_breaks_nothing():
+    error = FieldError(Fault.INVALID, "spec.driver", "\ud800", "odd")
+    old = slice_of(device())
+    assert fresh([error], old, [error], old) == []
+
+
 def test_odd_keys_break_nothing():
     old = slice_of(device("a", attributes={"a].b[c": {}, "[0]": {}}))
     assert updated(old, old) == []
