@@ -7,7 +7,8 @@ would be a wrong one. Further in nobody knows of gates.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 import msgspec
 
@@ -23,13 +24,33 @@ _CLAIMS = "ResourceClaim.resource.k8s.io"
 
 _REFUSALS = {
     "DRAPrioritizedList": "has alternatives (`firstAvailable`)",
-    "DRAConsumableCapacity": "has capacity requests",
+    "DRAConsumableCapacity": "needs consumable capacity",
     "DRAAdminAccess": "asks for admin access",
 }
 """Gates whose fields change what a claim means, and what to say of a claim that uses them."""
 
 _WHOLE_SLICES = ("spec.perDeviceNodeSelection", "spec.sharedCounters")
 """Fields of partitions without which a slice says nothing true."""
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """The door under one choice of gates, for callers that must not know of gates themselves."""
+
+    gates: GateSet
+
+    @classmethod
+    def switched(cls, switches: Mapping[str, bool]) -> Admission:
+        """The door with some gates switched and the others as they are by default."""
+        return cls(GateSet.default().changed(switches))
+
+    def slices(self, slices: Iterable[ResourceSlice]) -> list[ResourceSlice]:
+        """Slices without what stands behind closed gates."""
+        return admit_slices(slices, self.gates)
+
+    def claims(self, claims: Sequence[ResourceClaim]) -> list[ResourceClaim]:
+        """Claims as they are; raises `AllocationFault` for one that needs a closed gate."""
+        return admit_claims(claims, self.gates)
 
 
 def admit_slices(slices: Iterable[ResourceSlice], gates: GateSet) -> list[ResourceSlice]:
