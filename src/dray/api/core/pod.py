@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dray.api.classic.resourceclaim import ClassicClaimSpec
-from dray.api.meta import ObjectMeta, View, always
+from dray.api.meta import Int64, ObjectMeta, View, always
 from dray.values.quantity import Quantity
 
 
@@ -55,6 +55,7 @@ class PodSpec(View, frozen=True):
     resource_claims: tuple[PodResourceClaim, ...] = ()
     node_name: str = ""
     scheduler_name: str = ""
+    priority: Int64 | None = None
 
 
 class PodResourceClaimStatus(View, frozen=True):
