@@ -1,0 +1,227 @@
+"""Pods and claims find their nodes: one after the other, each on its best node.
+
+Theory of operation: a subject (a pod with its claims, or a claim on its own) is tried on every node that
+comes into question, with one search per distinct shape of node. The best node is the one where requests with
+alternatives get their better ones; among equals the first by name. What it takes is taken from then on:
+the next subject sees a stock with that usage. What goes wrong with one subject is that subject's answer and
+touches no other.
+
+Rules for this file: devices decide, nothing else does: no taints of nodes, no CPU, no affinity.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from dray.allocator.admit import Admission
+from dray.allocator.allocate import survey
+from dray.allocator.assemble import assemble
+from dray.allocator.beats import GaveUp, Pick, Solved
+from dray.allocator.contents import Judge
+from dray.allocator.stock import Stock, View
+from dray.allocator.usage import Usage
+from dray.allocator.wants import Ask, ask_of, named
+from dray.api.core import Node, Pod
+from dray.api.resource import AllocationResult, ConsumerReference, ResourceClaim
+from dray.errors import AllocationFault
+from dray.sim.bundle import Bundle, listed
+from dray.sim.subjects import Claims, Name, Subject, waiting_pods
+
+FIRST_CHOICE = 8
+"""What a request earns a node when it gets its first alternative; every further one earns one less."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a run is limited to: a node, some pods, some claims; everything when nothing is named."""
+
+    node: str | None = None
+    pods: frozenset[Name] = frozenset()
+    claims: frozenset[Name] = frozenset()
+
+    @property
+    def everything(self) -> bool:
+        """Whether no pod and no claim is named."""
+        return not self.pods and not self.claims
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A subject with a node; its claims as they are now, and which of them got their devices just now."""
+
+    subject: Subject
+    node: Node
+    claims: tuple[ResourceClaim, ...]
+    fresh: tuple[ResourceClaim, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NotPlaced:
+    """A subject without a node, and what `explain` needs to say why.
+
+    `why` is set when no search was needed to know. `nodes` are those that came into question, `stock` is what
+    they saw; `barred` are those that a claim with devices elsewhere ruled out.
+    """
+
+    subject: Subject
+    stock: Stock
+    nodes: tuple[Node, ...] = ()
+    barred: tuple[tuple[Node, ResourceClaim], ...] = ()
+    why: str = ""
+    gave_up: bool = False
+
+
+Outcome = Placed | NotPlaced
+
+
+def stock_of(bundle: Bundle, door: Admission, judge: Judge) -> Stock:
+    """What a bundle's nodes see, with what its claims hold already taken."""
+    return Stock(door.slices(bundle.slices), bundle.classes, Usage.of(bundle.claims), judge)
+
+
+def rank(picks: Sequence[Pick]) -> int:
+    """What a solution is worth to its node: better alternatives earn more (KEP-4816)."""
+    earned = {
+        pick.point.choice.index: FIRST_CHOICE - pick.point.choice.wants.index(pick.point.want)
+        for pick in picks
+        if "/" in pick.point.want.name  # an alternative: `request/subrequest`
+    }
+    return sum(earned.values())
+
+
+def place(
+    bundle: Bundle,
+    stock: Stock,
+    door: Admission,
+    *,
+    new_share_id: Callable[[], str],
+    limits: Limits | None = None,
+) -> Iterator[Outcome]:
+    """Place everything that waits, pods first; each answer as soon as it is known."""
+    run = _Run(bundle, stock, door, new_share_id)
+    return run.outcomes(limits or Limits())
+
+
+class _Run:
+    """One run over a bundle."""
+
+    def __init__(
+        self, bundle: Bundle, stock: Stock, door: Admission, new_share_id: Callable[[], str]
+    ) -> None:
+        self._bundle = bundle
+        self._stock = stock
+        self._door = door
+        self._new_share_id = new_share_id
+        self._claims = Claims(bundle)
+
+    def outcomes(self, limits: Limits) -> Iterator[Outcome]:
+        used: set[Name] = set()
+        for pod in waiting_pods(self._bundle):
+            used |= self._claims.used_by(pod)
+            if limits.everything or (pod.metadata.namespace, pod.metadata.name) in limits.pods:
+                subject = self._claims.of(pod)
+                if not pod.spec.node_name or subject.pending or subject.obstacle:
+                    yield self._place(subject, limits)
+        for name in sorted(limits.claims):
+            claim = self._claims.get(name)
+            if claim is not None and claim.status.allocation is None:
+                yield self._place(Subject(None, (claim,)), limits)
+        for claim in self._claims.alone(used) if limits.everything else ():
+            yield self._place(Subject(None, (claim,)), limits)
+
+    def _place(self, subject: Subject, limits: Limits) -> Outcome:
+        if subject.obstacle:
+            return NotPlaced(subject, self._stock, why=subject.obstacle)
+        nodes = self._in_question(subject.pod, limits.node)
+        if isinstance(nodes, str):
+            return NotPlaced(subject, self._stock, why=nodes)
+        nodes, barred = _reached(subject.claims, nodes)
+        if not nodes:
+            return NotPlaced(subject, self._stock, nodes, barred, why=_elsewhere(barred))
+        try:
+            ask = ask_of(self._door.claims(subject.pending), self._stock.classes.get)
+        except AllocationFault as fault:
+            return NotPlaced(subject, self._stock, nodes, barred, why=str(fault))
+        best, gave_up = self._best(ask, nodes)
+        if best is None:
+            return NotPlaced(subject, self._stock, nodes, barred, gave_up=gave_up)
+        view, solved = best
+        results = assemble(ask, view, solved.picks, new_share_id=self._new_share_id)
+        return self._settled(subject, view.node, results)
+
+    def _in_question(self, pod: Pod | None, only: str | None) -> tuple[Node, ...] | str:
+        """The nodes to try, or why there is none."""
+        bound = pod.spec.node_name if pod is not None else ""
+        if bound and only and bound != only:
+            return f"the pod is bound to node `{bound}`, not to `{only}`"
+        chosen = bound or only
+        nodes = self._bundle.nodes
+        if not chosen:
+            free = tuple(node for node in nodes if not node.spec.unschedulable)
+            return free or f"no node takes pods: {listed(n.metadata.name for n in nodes)} unschedulable"
+        found = tuple(node for node in nodes if node.metadata.name == chosen)
+        return found or f"node `{chosen}` is not among the manifests"
+
+    def _best(self, ask: Ask, nodes: Sequence[Node]) -> tuple[tuple[View, Solved] | None, bool]:
+        """The best node with its solution; whether any search was given up."""
+        best: tuple[View, Solved] | None = None
+        most = -1
+        gave_up = False
+        for view, ending in survey(self._stock, ask, nodes):
+            if isinstance(ending, Solved):
+                worth = rank(ending.picks)
+                if worth > most:
+                    best, most = (view, ending), worth
+            gave_up |= isinstance(ending, GaveUp)
+        return best, gave_up
+
+    def _settled(self, subject: Subject, node: Node, results: Sequence[AllocationResult]) -> Placed:
+        """Write down what a subject got."""
+        given = dict(zip([named(claim) for claim in subject.pending], results, strict=True))
+        claims: list[ResourceClaim] = []
+        fresh: list[ResourceClaim] = []
+        for claim in subject.claims:
+            allocation = given.get(named(claim))
+            changed = _with_status(claim, allocation, subject.pod)
+            self._claims.keep(changed)
+            claims.append(changed)
+            if allocation is not None:
+                fresh.append(changed)
+        self._stock = self._stock.with_usage(self._stock.usage.taking(fresh))
+        return Placed(subject, node, tuple(claims), tuple(fresh))
+
+
+def _with_status(claim: ResourceClaim, allocation: AllocationResult | None, pod: Pod | None) -> ResourceClaim:
+    status = claim.status
+    if allocation is not None:
+        status = msgspec.structs.replace(status, allocation=allocation)
+    if pod is not None and all(consumer.name != pod.metadata.name for consumer in status.reserved_for):
+        consumer = ConsumerReference(resource="pods", name=pod.metadata.name, uid=pod.metadata.uid)
+        status = msgspec.structs.replace(status, reserved_for=(*status.reserved_for, consumer))
+    return msgspec.structs.replace(claim, status=status)
+
+
+def _reached(
+    claims: Sequence[ResourceClaim], nodes: Sequence[Node]
+) -> tuple[tuple[Node, ...], tuple[tuple[Node, ResourceClaim], ...]]:
+    """The nodes where the devices that claims already have can be used; and the others, with the claim."""
+    kept: list[Node] = []
+    barred: list[tuple[Node, ResourceClaim]] = []
+    for node in nodes:
+        for claim in claims:
+            allocation = claim.status.allocation
+            where = allocation.node_selector if allocation is not None else None
+            if where is not None and not where.matches(node.metadata.name, node.metadata.labels):
+                barred.append((node, claim))
+                break
+        else:
+            kept.append(node)
+    return tuple(kept), tuple(barred)
+
+
+def _elsewhere(barred: Sequence[tuple[Node, ResourceClaim]]) -> str:
+    names = dict.fromkeys(named(claim) for _, claim in barred)
+    return f"no node reaches the devices that these claims already have: {listed(names)}"

@@ -1,0 +1,195 @@
+"""A cluster in files becomes objects, or says exactly what is broken."""
+
+from __future__ import annotations
+
+import pytest
+
+from dray.sim.bundle import LONE_NODE, BundleError, gather
+from tests.unit.sim.stage import (
+    NOW,
+    bundle,
+    claim,
+    device_class,
+    documents,
+    node,
+    pod,
+    slice_of,
+    template,
+)
+
+
+def test_every_kind_finds_its_place_and_gets_its_defaults():
+    cluster = bundle(
+        node("node-b")
+        + node("node-a")
+        + slice_of("node-a", "gpu-0")
+        + device_class("gpu", "gpu.example.com")
+        + claim("mine", "gpu")
+        + template("each", "gpu")
+        + pod("train", claims="mine")
+        + "apiVersion: v1\nkind: Namespace\nmetadata: {name: ml}\n"
+    )
+    assert [n.metadata.name for n in cluster.nodes] == ["node-a", "node-b"]
+    assert [s.spec.driver for s in cluster.slices] == ["gpu.example.com"]
+    assert [c.metadata.name for c in cluster.classes] == ["gpu"]
+    exactly = cluster.claims[0].spec.devices.requests[0].exactly
+    assert exactly is not None
+    assert exactly.allocation_mode == "ExactCount"
+    assert cluster.claims[0].metadata.namespace == "default"
+    assert cluster.templates[0].spec.spec.devices.requests[0].exactly is not None
+    assert cluster.pods[0].spec.resource_claims[0].resource_claim_name == "mine"
+    assert [n.metadata.name for n in cluster.namespaces] == ["ml"]
+    assert cluster.remarks == ()
+    assert cluster.place(cluster.claims[0]) == "cluster.yaml:32"
+
+
+def test_lists_as_kubectl_prints_them_and_older_versions_are_understood():
+    cluster = bundle(
+        """
+        apiVersion: v1
+        kind: List
+        items:
+        - apiVersion: resource.k8s.io/v1beta1
+          kind: ResourceClaim
+          metadata: {name: old, namespace: ml}
+          spec: {devices: {requests: [{name: r, deviceClassName: gpu}]}}
+        - apiVersion: v1
+          kind: Node
+          metadata: {name: node-a}
+        """
+    )
+    exactly = cluster.claims[0].spec.devices.requests[0].exactly
+    assert exactly is not None
+    assert (exactly.device_class_name, exactly.count) == ("gpu", 1)
+
+
+def test_all_that_is_broken_is_named_with_its_line():
+    broken = documents(
+        """
+        apiVersion: resource.k8s.io/v1
+        kind: ResourceClaim
+        metadata: {name: a}
+        spec: {devices: {requests: [{name: r, exactly: {deviceClassName: gpu, count: many}}]}}
+        ---
+        apiVersion: resource.k8s.io/v1
+        kind: ResourceSlices
+        metadata: {name: b}
+        ---
+        - just
+        - words
+        """
+    )
+    with pytest.raises(BundleError) as refused:
+        gather(broken, now=NOW)
+    places = [problem.partition(": ")[0] for problem in refused.value.problems]
+    assert places == ["cluster.yaml:5", "cluster.yaml:8", "cluster.yaml:11"]
+    assert "count" in refused.value.problems[0]
+    assert "ResourceSlices" in refused.value.problems[1]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (node("a") + node("a"), "Node `a` is here again, see cluster.yaml:1"),
+        (claim("c", "gpu") + claim("c", "gpu"), "ResourceClaim `c` is here again, see cluster.yaml:1"),
+        ("apiVersion: v1\nkind: Node\nmetadata: {name: a}\nkind: Node\n", "`kind` stands here a second time"),
+    ],
+)
+def test_what_stands_there_twice_is_broken_input(text, said):
+    with pytest.raises(BundleError) as refused:
+        gather(documents(text), now=NOW)
+    assert said in str(refused.value)
+
+
+def test_a_classic_claim_may_not_share_its_name_with_another_claim():
+    classic = "apiVersion: cdi.k8s.io/v1alpha1\nkind: ResourceClaim\nmetadata: {name: c}\n"
+    with pytest.raises(BundleError, match="is here again"):
+        gather(documents(claim("c", "gpu") + classic), now=NOW)
+
+
+def test_classic_claims_are_set_aside_and_named():
+    cluster = bundle(
+        node("a")
+        + "apiVersion: cdi.k8s.io/v1alpha1\nkind: ResourceClaim\nmetadata: {name: c, namespace: ml}\n"
+    )
+    assert [c.metadata.name for c in cluster.classic_claims] == ["c"]
+    assert cluster.claims == ()
+    assert cluster.remarks == ("claims of `cdi.k8s.io` are allocated by their drivers, not here: `ml/c`",)
+
+
+def test_other_kinds_are_counted_and_unknown_fields_are_named():
+    cluster = bundle(
+        node("a")
+        + "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\n---\n"
+        + "apiVersion: resource.k8s.io/v1\nkind: DeviceClass\nmetadata: {name: x}\n"
+        + "spec:\n  extendedResourceName: a.b/c\n"
+    )
+    assert cluster.remarks == (
+        "cluster.yaml:15: `spec.extendedResourceName` is unknown and ignored",
+        "not looked at: 1 ConfigMap",
+    )
+
+
+def test_without_nodes_they_are_taken_from_slices_and_that_is_said():
+    cluster = bundle(slice_of("node-b", "x") + slice_of("node-a", "x"))
+    assert [n.metadata.name for n in cluster.nodes] == ["node-a", "node-b"]
+    assert cluster.remarks == ("no nodes given: took 2 from the slices, without labels: `node-a`, `node-b`",)
+
+
+def test_nodes_of_single_devices_count_too():
+    cluster = bundle(
+        """
+        apiVersion: resource.k8s.io/v1
+        kind: ResourceSlice
+        metadata: {name: s}
+        spec:
+          driver: d.example.com
+          pool: {name: p, generation: 1, resourceSliceCount: 1}
+          perDeviceNodeSelection: true
+          devices:
+          - {name: x, nodeName: node-x}
+        """
+    )
+    assert [n.metadata.name for n in cluster.nodes] == ["node-x"]
+
+
+def test_a_single_node_is_never_assumed_in_silence():
+    cluster = bundle(claim("c", "gpu"))
+    assert [n.metadata.name for n in cluster.nodes] == [LONE_NODE]
+    assert cluster.remarks == (f"no nodes given and no slice names one: assumed a single node `{LONE_NODE}`",)
+
+
+def test_slices_of_nodes_that_are_not_given_are_remarked():
+    cluster = bundle(node("node-a") + slice_of("node-z", "x"))
+    assert cluster.remarks == ("slices name nodes that are not given and not used: `node-z`",)
+
+
+def _deployment(kind: str = "Deployment", **metadata: str) -> str:
+    meta = ", ".join(f"{key}: {value}" for key, value in {"name": "web", **metadata}.items())
+    counted = "parallelism" if kind == "Job" else "replicas"
+    group = "batch" if kind == "Job" else "apps"
+    return (
+        f"apiVersion: {group}/v1\nkind: {kind}\nmetadata: {{{meta}}}\n"
+        f"spec:\n  {counted}: 2\n  template:\n    metadata: {{labels: {{app: web}}}}\n"
+        "    spec:\n      resourceClaims: [{name: gpu, resourceClaimTemplateName: each}]\n"
+    )
+
+
+@pytest.mark.parametrize("kind", ["Deployment", "StatefulSet", "Job"])
+def test_a_workload_stands_for_its_pods(kind):
+    cluster = bundle(node("a") + _deployment(kind))
+    assert [(p.metadata.name, p.metadata.labels) for p in cluster.pods] == [
+        ("web-0", {"app": "web"}),
+        ("web-1", {"app": "web"}),
+    ]
+    assert cluster.remarks == (f"cluster.yaml:7: looked at 2 of the pods that this {kind} makes",)
+
+
+def test_a_workload_out_of_a_cluster_has_its_pods_there_already():
+    cluster = bundle(node("a") + _deployment(uid="abc"))
+    assert cluster.pods == ()
+    assert cluster.remarks == ("not looked at: 1 Deployment",)
+
+
+def test_a_daemon_set_is_not_counted_in_pods():
+    assert bundle(node("a") + _deployment("DaemonSet")).pods == ()
