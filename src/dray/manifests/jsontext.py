@@ -55,8 +55,23 @@ def values(source: Source) -> Iterator[tuple[int, Any, bool]]:
             raise source.error(index, f"not JSON: {broken}") from None
         if _depth(value) > MAX_DEPTH:
             raise source.error(index, _TOO_DEEP)
+        half = _HALF.search(source.text, index, end)
+        if half and not _is_text(value):
+            raise source.error(half.start(), f"not JSON: `{half[0]}` alone is half a character")
         yield index, value, twice
         index = _skip(source.text, end)
+
+
+_HALF = re.compile(r"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
+"""Halves of characters: fine in pairs, which the decoder joins, and no text alone."""
+
+
+def _is_text(value: Any) -> bool:
+    try:
+        json.dumps(value, ensure_ascii=False, default=str).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 _TOO_DEEP = f"nested more than {MAX_DEPTH} levels deep"

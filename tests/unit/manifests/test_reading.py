@@ -105,6 +105,8 @@ def test_yaml_that_is_refused(text: str, place: tuple[int, int], words: str) -> 
     [
         ('{"a": 1,}', (1, 9), "not JSON"),
         ('{"a": 1}\n{"b"}', (2, 5), "not JSON"),
+        ('{"a": ["x",\n "\\ud800"]}', (2, 3), "`\\ud800` alone is half a character"),
+        ('{"\\udc00": 1}', (1, 3), "half a character"),
         ('{"a": NaN}', (1, 1), "`NaN` is no number"),
         ('{"a": 1e999}', (1, 1), "too large"),
         ('{"a": ' + "9" * 5000 + "}", (1, 1), "not JSON"),
