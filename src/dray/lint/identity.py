@@ -72,9 +72,10 @@ def identify(document: Mapping[str, Any]) -> Known | Workload | Complaint:
 def _nameless(field: str, value: Any, example: str, document: Mapping[str, Any]) -> Complaint:
     found = "is missing" if value is None or value == "" else "is not text"
     hint = ""
-    if field == "apiVersion" and document.get("kind") in _DRA_KINDS:
-        served = [kind.internal_api_version for kind in KINDS if kind.name == document["kind"]]
-        hint = f"`{document['kind']}` is served in {' and '.join(f'`{v}`' for v in served)}"
+    name = document.get("kind")
+    if field == "apiVersion" and isinstance(name, str) and name in _DRA_KINDS:
+        served = [kind.internal_api_version for kind in KINDS if kind.name == name]
+        hint = f"`{name}` is served in {' and '.join(f'`{v}`' for v in served)}"
     elif field == "kind" and isinstance(document.get("apiVersion"), str):
         group = split_api_version(document["apiVersion"])[0]
         names = [f"`{kind.name}`" for kind in KINDS if kind.group == group]
