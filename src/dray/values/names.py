@@ -26,7 +26,7 @@ MAX_LABEL_NAME = 63
 MAX_LABEL_VALUE = 63
 MAX_DRIVER = 63
 MAX_POOL = 253
-MAX_DOMAIN = 63
+MAX_DOMAIN = MAX_DRIVER
 MAX_ID = 32
 
 _MAX_POOL_PARTS = (MAX_POOL + 1) // 2
@@ -171,13 +171,16 @@ def pool_name(name: str) -> Faults:
 
 @_remembered
 def attribute_name(name: str) -> Faults:
-    """The name of an attribute or a capacity: an id, or a domain and an id joined by `/`."""
+    """The name of an attribute or a capacity: an id, or a domain and an id joined by `/`.
+
+    The domain is mostly that of a driver, and has the rules of one.
+    """
     domain, slash, identifier = name.partition("/")
     if not slash:
         return _id_faults(name)
     if "/" in identifier:
         return (NameFault("must be a name, or a domain and a name separated by a single slash", name),)
-    faults = _domain_faults(domain) if domain else (NameFault("the domain must not be empty", ""),)
+    faults = driver_name(domain) if domain else (NameFault("the domain must not be empty", ""),)
     return faults + (_id_faults(identifier) if identifier else (NameFault("the name must not be empty", ""),))
 
 
@@ -189,10 +192,6 @@ def fully_qualified_name(name: str) -> Faults:
         text = "a fully qualified name must be a domain and a name separated by a slash"
         faults += (NameFault(text, name),)
     return faults
-
-
-def _domain_faults(domain: str) -> Faults:
-    return _too_long(domain, MAX_DOMAIN) + dns_subdomain(domain)
 
 
 def _id_faults(identifier: str) -> Faults:

@@ -219,13 +219,13 @@ def _overlapping(failed: Sequence[str], ready: Collection[str]) -> Iterator[int]
 # --- one of several ---
 
 
-def exactly_one(given: Mapping[str, bool], path: Path, *, when: str = "") -> Errors:
+def exactly_one(given: Mapping[str, bool], path: Path) -> Errors:
     """A choice between fields, of which one and only one is made."""
     chosen = [f"`{field}`" for field, present in given.items() if present]
     if len(chosen) == 1:
         return
     *first, last = (f"`{field}`" for field in given)
-    expected = f"exactly one of {', '.join(first)} or {last} is required{when}"
+    expected = f"exactly one of {', '.join(first)} or {last} is required"
     if not chosen:
         yield required(path, expected)
     else:

@@ -102,6 +102,7 @@ def test_values_are_counted_over_all_attributes_of_a_device():
 NAMES = {
     "id": ("foo", []),
     "domain and id": ("example.com/foo", []),
+    "domain in upper case, as for drivers": ("Example.COM/foo", []),
     "underscore": ("_Foo9", []),
     "dash": ("a-b", ["Invalid {}"]),
     "digit first": ("9a", ["Invalid {}"]),
