@@ -24,7 +24,7 @@ def test_the_tree_in_the_docstring_names_every_exception():
     drawn = errors.__doc__ or ""
     raised = [item.__name__ for item in vars(errors).values() if isinstance(item, type)]
     exceptions = [name for name in raised if issubclass(getattr(errors, name), Exception)]
-    assert len(exceptions) == 5
+    assert len(exceptions) == 6
     assert all(name in drawn for name in exceptions)
 
 
