@@ -13,7 +13,7 @@ from operator import attrgetter
 from types import MappingProxyType
 from typing import Any
 
-from dray.api.fields import Path, invalid, not_supported, required, too_long, too_many
+from dray.api.fields import ROOT, Path, invalid, not_supported, required, too_long, too_many
 from dray.api.resource import (
     Counter,
     Device,
@@ -90,13 +90,21 @@ def _short(name: str) -> str:
 
 def attribute(item: DeviceAttribute, path: Path) -> Errors:
     """One fact, in one of its spellings."""
-    given = [
-        (field, value) for field, value in zip(_MEMBERS, _members(item), strict=True) if value is not None
-    ]
+    given = _given(item)
     for field, value in given:
         yield from _MEMBERS[field][1](value, path.field(field))
     if len(given) != 1:
         yield invalid(path, item if given else "", _ONE_VALUE)
+
+
+def is_sound_attribute(item: DeviceAttribute) -> bool:
+    """Whether there is nothing to say about an attribute, when it does not matter where it stands."""
+    given = _given(item)
+    return len(given) == 1 and not any(_MEMBERS[given[0][0]][1](given[0][1], ROOT))
+
+
+def _given(item: DeviceAttribute) -> list[tuple[str, Any]]:
+    return [member for member in zip(_MEMBERS, _members(item), strict=True) if member[1] is not None]
 
 
 def _typed_list(item: ListAttribute, path: Path) -> Errors:

@@ -24,7 +24,7 @@ from dray.api.fields import ROOT
 from dray.api.resource import Device, DeviceAttribute, DeviceCapacity
 from dray.api.validate import limits
 from dray.api.validate.capacity import capacity
-from dray.api.validate.device import attribute, is_scalar, value_count
+from dray.api.validate.device import is_scalar, is_sound_attribute, value_count
 from dray.api.validate.proven import Proven
 from dray.values.names import attribute_name, dns_label
 
@@ -85,7 +85,7 @@ def _sound_attributes(attributes: Sequence[dict[str, DeviceAttribute]]) -> bool:
     if not fresh:
         return True
     lists = {item for item in fresh if not is_scalar(item)}
-    if not SCALARS.covers(fresh - lists, _is_sound) or not LISTS.covers(lists, _is_sound):
+    if not SCALARS.covers(fresh - lists, is_sound_attribute) or not LISTS.covers(lists, is_sound_attribute):
         return False
     # Lists make devices large: fewer fit into a slice, and their items are counted.
     return not lists or (
@@ -135,10 +135,6 @@ def _is_device_name(name: str) -> bool:
 
 def _is_key(name: str) -> bool:
     return not attribute_name(name)
-
-
-def _is_sound(item: DeviceAttribute) -> bool:
-    return not any(attribute(item, ROOT))
 
 
 def _is_sound_capacity(item: DeviceCapacity) -> bool:
