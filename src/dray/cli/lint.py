@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -103,7 +104,7 @@ def check(found: Sequence[files.Target], gates: GateSet, *, complete: bool) -> r
     objects = 0
     by_name = {target.name: target for target in found}
     kept: dict[str, bytes] = {}  # standard input cannot be read twice
-    with _progress(found) as progressing:
+    with _progress(found) as progressing, _without_collector():
         for target in progressing:
             try:
                 data = files.contents(target)
@@ -136,6 +137,16 @@ def _unread(target: files.Target, broken: files.UnreadableError | ReadError) -> 
         rule, (line, column), message, excerpt = "unreadable", (1, 1), str(broken), ""
     severity = RULES[rule].severity
     return Finding(rule, severity, target.name, line, column, "", "", message, excerpt=excerpt)
+
+
+@contextmanager
+def _without_collector() -> Iterator[None]:
+    """Documents hold no circles; looking for some in a million nodes takes longer than linting them."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 @contextmanager

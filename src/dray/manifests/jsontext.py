@@ -143,12 +143,12 @@ class _Scanner:
         while text[index] != "}":
             index = _skip(text, index + 1 if text[index] == "," else index)
             key, after = scanstring(text, index + 1)
-            key_node = Node(*self._source.position(index), key)
+            place = self._source.position(index)
             below = f"{path}{step(key)}".removeprefix(".")
             child, index = self.value(_skip(text, _skip(text, after) + 1), below)
-            if key in node.keys:
-                self.duplicates.append(DuplicateKey(below, key, node.keys[key].position, key_node.position))
-            node.set(key, key_node, child)
+            earlier = node.set(key, place, child)
+            if earlier is not None:
+                self.duplicates.append(DuplicateKey(below, key, earlier, place))
             index = _skip(text, index)
         return node, index + 1
 

@@ -50,22 +50,40 @@ class ListNode(Node):
 
 
 class MapNode(Node):
-    """A map: for every key the node of the key and the node of its value."""
+    """A map: in the order of the keys of `value`, where each key stands and the node of its value.
 
-    __slots__ = ("fields", "keys")
+    Two lists beside one dict, because a large dump has a million small maps and dicts are not small.
+    """
+
+    __slots__ = ("items", "key_places")
 
     def __init__(self, line: int, column: int) -> None:
         super().__init__(line, column, {})
-        self.fields: dict[str, Node] = {}
-        self.keys: dict[str, Node] = {}
+        self.key_places: list[Position] = []
+        self.items: list[Node] = []
 
-    def set(self, key: str, key_node: Node, node: Node) -> None:
-        self.keys[key] = key_node
-        self.fields[key] = node
+    def set(self, key: str, place: Position, node: Node) -> Position | None:
+        """Set a field; the place of the same key before, when there was one."""
+        earlier = None
+        if key in self.value:
+            index = self._index(key)
+            earlier, self.key_places[index], self.items[index] = self.key_places[index], place, node
+        else:
+            self.key_places.append(place)
+            self.items.append(node)
         self.value[key] = node.value
+        return earlier
+
+    def field(self, key: str) -> tuple[Position, Node]:
+        """Where a key stands, and its value."""
+        index = self._index(key)
+        return self.key_places[index], self.items[index]
+
+    def _index(self, key: str) -> int:
+        return next(i for i, known in enumerate(self.value) if known == key)
 
     def children(self) -> Iterator[Node]:
-        return iter(self.fields.values())
+        return iter(self.items)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,25 +108,25 @@ def locate(root: Node, path: str, *, key: bool = False) -> Position:
     `key` asks for the key of any field.
     """
     node: Node = root
-    key_node: Node | None = None
+    place: Position | None = None
     rest = path
     while rest:
         found = _descend(node, rest)
         if found is None:
             break
-        key_node, node, rest = found
-    if key_node is not None and ((key and not rest) or _stands_below(node, key_node)):
-        return key_node.position
+        place, node, rest = found
+    if place is not None and ((key and not rest) or _stands_below(node, place)):
+        return place
     return node.position
 
 
-def _stands_below(node: Node, key_node: Node) -> bool:
+def _stands_below(node: Node, key_place: Position) -> bool:
     # An alias may point to a place above; then, too, the key is where the field is.
-    return node.value is None or node.line != key_node.line
+    return node.value is None or node.line != key_place.line
 
 
-def _descend(node: Node, rest: str) -> tuple[Node | None, Node, str] | None:
-    """The child a path leads to next, with its key and what remains of the path."""
+def _descend(node: Node, rest: str) -> tuple[Position | None, Node, str] | None:
+    """The child a path leads to next, with the place of its key and what remains of the path."""
     if isinstance(node, ListNode):
         closed = rest.find("]")
         index = rest[1:closed]
@@ -116,11 +134,11 @@ def _descend(node: Node, rest: str) -> tuple[Node | None, Node, str] | None:
             return None, node.items[int(index)], rest[closed + 1 :]
     elif isinstance(node, MapNode):
         # Keys are matched against the path, and not the path cut into keys: a key may hold any character.
-        best = max((k for k in node.fields if _after(rest, k) is not None), key=len, default=None)
+        best = max((k for k in node.value if _after(rest, k) is not None), key=len, default=None)
         if best is not None:
             after = _after(rest, best)
             assert after is not None
-            return node.keys[best], node.fields[best], after
+            return *node.field(best), after
     return None
 
 

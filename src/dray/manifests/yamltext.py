@@ -94,7 +94,7 @@ class _Frame:
     def __init__(self, node: MapNode | ListNode, anchor: str | None) -> None:
         self.node = node
         self.anchor = anchor
-        self.key: tuple[Any, Node] | None = None
+        self.key: tuple[Any, Position] | None = None
         self.merged: list[Node] = []
 
 
@@ -108,6 +108,7 @@ class _Builder:
         self._anchors: dict[str, Node | None] = {}
         self._sizes: dict[int, tuple[int, int]] = {}
         self._aliased = 0
+        self._words: dict[str, Scalar] = {}
         self._duplicates: list[DuplicateKey] = []
 
     def build(self) -> Tree:
@@ -172,10 +173,10 @@ class _Builder:
         if isinstance(frame.node, ListNode):
             frame.node.append(node)
         elif frame.key is None:
-            frame.key = (self._key(node), node)
+            frame.key = (self._key(node), node.position)
         else:
-            (key, key_node), frame.key = frame.key, None
-            self._set(frame, key, key_node, node)
+            (key, place), frame.key = frame.key, None
+            self._set(frame, key, place, node)
         return None
 
     def _key(self, node: Node) -> Any:
@@ -187,17 +188,16 @@ class _Builder:
             raise self._source.error(node.position, f"a key must be text, not {found}")
         return text
 
-    def _set(self, frame: _Frame, key: Any, key_node: Node, node: Node) -> None:
+    def _set(self, frame: _Frame, key: Any, place: Position, node: Node) -> None:
         assert isinstance(frame.node, MapNode)
         if node.value is _MERGE:
             node.value = "<<"
         if key is _MERGE:
             frame.merged.extend(self._mergeable(node))
             return
-        if key in frame.node.keys:
-            first = frame.node.keys[key].position
-            self._duplicates.append(DuplicateKey(self._path(key), key, first, key_node.position))
-        frame.node.set(key, key_node, node)
+        earlier = frame.node.set(key, place, node)
+        if earlier is not None:
+            self._duplicates.append(DuplicateKey(self._path(key), key, earlier, place))
 
     def _mergeable(self, node: Node) -> list[Node]:
         wanted = node.items if isinstance(node, ListNode) else [node]
@@ -227,10 +227,16 @@ class _Builder:
                     Position(line, column),
                     f"`{word}` is no number that JSON can hold; quote it if it is text",
                 )
-            return Node(line, column, meaning(word))
+            return Node(line, column, self._meaning(word))
         if quoted or event.tag == "!":  # `!` says: whatever it looks like, this is text
             return Node(line, column, word)
         return Node(line, column, self._tagged(word, event.tag or "", Position(line, column)))
+
+    def _meaning(self, word: str) -> Scalar:
+        """What a word means; each word is looked at and kept once, however often it stands there."""
+        if word not in self._words:
+            self._words[word] = meaning(word)
+        return self._words[word]
 
     def _merge_or_text(self) -> Any:
         inside_map = self._stack and isinstance(self._stack[-1].node, MapNode) and self._stack[-1].key is None
@@ -286,9 +292,9 @@ def _merge(node: MapNode, merged: list[Node]) -> None:
     """Add the fields of merged maps; what the map says itself wins, then the earlier of the merged ones."""
     for other in merged:
         assert isinstance(other, MapNode)
-        for key, child in other.fields.items():
-            if key not in node.fields:
-                node.set(key, other.keys[key], child)
+        for key, place, child in zip(other.value, other.key_places, other.items, strict=True):
+            if key not in node.value:
+                node.set(key, place, child)
 
 
 def _foreign_tag(tag: str) -> str:
