@@ -258,6 +258,12 @@ _QUOTE: Mapping[tuple[str, str], str] = {
     ("an integer", "a string"): "no quotes around a number",
 }
 _QUOTED = re.compile(r'[`"]([^`"]+)[`"]')
+# Some rules say what is, not what should be; these are what follows from them.
+_FOLLOWS: tuple[tuple[re.Pattern[str], str], ...] = (
+    (re.compile(r".* is (?:larger|more) than .*: (.+)"), r"at most \1"),
+    (re.compile(r".* is less than .*: (.+)"), r"at least \1"),
+    (re.compile(r".* is not a multiple of a given step \((.+)\) from \((.+)\)"), r"\2 plus a multiple of \1"),
+)
 
 
 def _worded(error: FieldError, seat: _Seat, *, internal: bool = True) -> Complaint:
@@ -282,11 +288,21 @@ def _worded(error: FieldError, seat: _Seat, *, internal: bool = True) -> Complai
     elif error.fault is Fault.INVALID and not internal:  # the only values that decoding judges
         why, _, hint = error.detail.removeprefix(f"`{error.value}`: ").partition("; ")
         message, expected = f"{message}, {why}", "a quantity, for example `10Gi` or `500m`"
+    elif follows := _follows(error.detail):
+        message, expected = f"{message}, {error.detail}", follows
+    elif str(error.value).count('"') == 1:
+        hint = "a quote is missing at the other end of the text"
     forbidden = error.fault is Fault.FORBIDDEN
     # A rule about a key of a map names the map; the value it complains about is the key.
     key = f"{path}[{error.value}]" if isinstance(error.value, str) and error.fault is Fault.INVALID else ""
     rule = OF_FAULT[error.fault]
     return Complaint(rule, path, message, expected=expected, hint=hint, at_key=forbidden, at=key)
+
+
+def _follows(statement: str) -> str:
+    """What to expect, from a rule that only says what is wrong."""
+    found = ((pattern.fullmatch(statement), text) for pattern, text in _FOLLOWS)
+    return next((match.expand(text) for match, text in found if match), "")
 
 
 def _merged(complaints: Iterable[Complaint]) -> list[Complaint]:
