@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+import textwrap
+from collections.abc import Iterator
 from typing import Any
 
 import click
@@ -13,6 +15,8 @@ from dray.manifests import as_json
 
 _WIDE = 200
 """Columns when nobody sees a screen: no line is broken."""
+_NARROW = 150
+"""On a screen below so many columns, names would be broken; there, words stand below each other."""
 
 
 @click.command("gates")
@@ -50,6 +54,11 @@ def _print(gates: GateSet) -> None:
     from rich.table import Table
     from rich.text import Text
 
+    console = Console(width=None if sys.stdout.isatty() else _WIDE, highlight=False)
+    if console.width < _NARROW:
+        for line in stacked(gates, console.width):
+            click.echo(line)
+        return
     table = Table(box=None, pad_edge=False)
     for title in ("name", "stage", "default", "now", "requires", "about"):
         table.add_column(title, no_wrap=title in ("name", "stage"), overflow="fold")
@@ -63,11 +72,19 @@ def _print(gates: GateSet) -> None:
             gate.about,
         )
         table.add_row(*(Text(word) for word in words), style=None if on == gate.default else "bold")
-    console = Console(width=None if sys.stdout.isatty() else _WIDE, highlight=False)
     with console.capture() as captured:
         console.print(table)
     for line in captured.get().splitlines():
         click.echo(line.rstrip())
+
+
+def stacked(gates: GateSet, width: int) -> Iterator[str]:
+    """The gates for a narrow screen: how each stands, and below it what it is."""
+    for gate, on in gates:
+        changed = "" if on == gate.default else f", {_switch(gate.default)} by default"
+        yield f"{gate.name} ({gate.stage.value}): {_switch(on)}{changed}"
+        needs = f"; requires {', '.join(gate.requires)}" if gate.requires else ""
+        yield textwrap.fill(gate.about + needs, width, initial_indent="  ", subsequent_indent="  ")
 
 
 def _switch(on: bool) -> str:

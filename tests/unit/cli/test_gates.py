@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 
-from dray.gates import GATES
+from dray.cli.gates import stacked
+from dray.gates import GATES, GateSet
 from tests.unit.cli.conftest import Typed
 
 
@@ -15,6 +16,16 @@ def test_every_gate_is_a_line(typed: Typed) -> None:
     assert titles.split() == ["name", "stage", "default", "now", "requires", "about"]
     assert [row.split()[0] for row in rows] == list(GATES)
     assert all(row.endswith(gate.about) for row, gate in zip(rows, GATES.values(), strict=True))
+
+
+def test_a_narrow_screen_breaks_no_name() -> None:
+    lines = "\n".join(stacked(GateSet.parse("DRAAdminAccess=false"), 60)).splitlines()
+    assert "DRAAdminAccess (Beta): off, on by default" in lines
+    assert "DRAPrioritizedList (Beta): on" in lines
+    assert max(map(len, lines)) <= 60
+    words = " ".join(" ".join(lines).split())
+    assert all(gate.about in words for gate in GATES.values())
+    assert "requires DynamicResourceAllocation, DRAResourceClaimDeviceStatus" in words
 
 
 def test_gates_for_machines_show_what_was_switched(typed: Typed) -> None:
