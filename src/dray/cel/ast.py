@@ -1,0 +1,156 @@
+"""The parts of a parsed expression.
+
+Every node has an `id` that is unique in its expression (the checker's findings are kept by it), the `offset`
+people are pointed to, and its `depth`, the longest way down to a leaf. A node may be used in two places of
+the tree: macros that mention their target twice do not copy it.
+"""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+from typing import TypeAlias
+
+import msgspec
+
+from dray.cel.values import Value
+
+
+class _Part(msgspec.Struct, frozen=True, eq=False):
+    id: int
+    offset: int
+    depth: int
+
+
+class Literal(_Part, frozen=True, eq=False):
+    """A constant as it was written."""
+
+    value: Value
+
+
+class Ident(_Part, frozen=True, eq=False):
+    """A name that stands for a value."""
+
+    name: str
+
+
+class Select(_Part, frozen=True, eq=False):
+    """`operand.field`; with `test` the macro `has`, with `optional` the form `operand.?field`."""
+
+    operand: Node
+    field: str
+    test: bool = False
+    optional: bool = False
+
+
+class Call(_Part, frozen=True, eq=False):
+    """A function or operator; a member function has a target."""
+
+    function: str
+    target: Node | None
+    args: tuple[Node, ...]
+
+
+class ListLiteral(_Part, frozen=True, eq=False):
+    """`[a, ?b]`; `optional` has the places written with a question mark."""
+
+    items: tuple[Node, ...]
+    optional: frozenset[int] = frozenset()
+
+
+class Entry(msgspec.Struct, frozen=True, eq=False):
+    """One `key: value` of a map."""
+
+    key: Node
+    value: Node
+    optional: bool = False
+
+
+class MapLiteral(_Part, frozen=True, eq=False):
+    """`{a: b, ?c: d}`."""
+
+    entries: tuple[Entry, ...]
+
+
+class FoldKind(Enum):
+    """Which macro a fold was written as."""
+
+    ALL = auto()
+    EXISTS = auto()
+    EXISTS_ONE = auto()
+    LIST = auto()
+    """`map`, `filter`, `transformList`."""
+    MAP = auto()
+    """`transformMap`."""
+    ENTRIES = auto()
+    """`transformMapEntry`."""
+    BIND = auto()
+    """`cel.bind`."""
+
+
+class Loop(msgspec.Struct, frozen=True, eq=False):
+    """A fold in the words of the CEL specification: what types and costs are computed on."""
+
+    accu: str
+    init: Node
+    condition: Node
+    step: Node
+    result: Node
+
+
+class Fold(_Part, frozen=True, eq=False):
+    """A macro that walks over a list or a map, or binds a name.
+
+    `test` and `made` are what was written; `loop` says the same as a loop with an accumulator.
+    """
+
+    kind: FoldKind
+    source: Node
+    names: tuple[str, ...]
+    test: Node | None
+    made: Node | None
+    loop: Loop
+
+
+class OptionalMap(_Part, frozen=True, eq=False):
+    """`target.optMap(name, made)`, or `optFlatMap`; `spelled_out` says the same without a macro."""
+
+    target: Node
+    name: str
+    made: Node
+    flat: bool
+    spelled_out: Node
+
+
+Node: TypeAlias = Literal | Ident | Select | Call | ListLiteral | MapLiteral | Fold | OptionalMap
+
+
+def children(node: Node) -> tuple[Node, ...]:
+    """The nodes directly below one; of a macro, those of the loop it stands for."""
+    match node:
+        case Select():
+            return (node.operand,)
+        case Call():
+            return node.args if node.target is None else (node.target, *node.args)
+        case ListLiteral():
+            return node.items
+        case MapLiteral():
+            return tuple(part for entry in node.entries for part in (entry.key, entry.value))
+        case Fold():
+            loop = node.loop
+            return (node.source, loop.init, loop.condition, loop.step, loop.result)
+        case OptionalMap():
+            return (node.spelled_out,)
+        case _:
+            return ()
+
+
+def dotted(node: Node) -> str | None:
+    """`a.b.c` as one name, when the node is nothing but names and dots."""
+    parts: list[str] = []
+    while isinstance(node, Select) and not node.test and not node.optional:
+        parts.append(node.field)
+        node = node.operand
+    if not isinstance(node, Ident):
+        return None
+    parts.append(node.name)
+    return ".".join(reversed(parts))

@@ -1,0 +1,77 @@
+"""Declarations: which functions exist, for which types, and what computes them.
+
+A function is a name with overloads. An overload has parameter types (type variables are written `A`, `K`,
+`V`), a result type and the Python function that computes it. That function may rely on the types of its
+arguments: whoever calls it has compared them, before or at run time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import Final
+
+from dray.cel.types import Kind, Type, variable
+from dray.cel.values import Value
+
+A: Final = variable("A")
+K: Final = variable("K")
+V: Final = variable("V")
+
+
+@dataclass(frozen=True, slots=True)
+class Overload:
+    """One form of a function. The `id` is that of cel-go; costs are looked up by it."""
+
+    id: str
+    params: tuple[Type, ...]
+    result: Type
+    run: Callable[..., Value]
+    member: bool = False
+    generic: bool = False
+    careful: bool = False
+    """Whether `run` looks at the types itself and may be called with anything."""
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A name and everything it can be called with."""
+
+    name: str
+    overloads: tuple[Overload, ...]
+
+
+Functions = dict[str, tuple[Overload, ...]]
+
+
+def free(id: str, params: tuple[Type, ...], result: Type, run: Callable[..., Value]) -> Overload:
+    """An overload called as `name(x, y)`."""
+    return Overload(id, params, result, run, False, _is_generic((*params, result)))
+
+
+def member(id: str, params: tuple[Type, ...], result: Type, run: Callable[..., Value]) -> Overload:
+    """An overload called as `x.name(y)`; the first parameter is the target."""
+    return Overload(id, params, result, run, True, _is_generic((*params, result)))
+
+
+def careful(overload: Overload) -> Overload:
+    """The same overload, for a function that looks at the types of its arguments itself."""
+    return replace(overload, careful=True)
+
+
+def function(name: str, *overloads: Overload) -> Function:
+    """A function and its overloads, in the order they are tried."""
+    return Function(name, overloads)
+
+
+def gathered(libraries: Iterable[Iterable[Function]]) -> Functions:
+    """The functions of some libraries by name; libraries may add overloads to each other's functions."""
+    result: Functions = {}
+    for library in libraries:
+        for declared in library:
+            result[declared.name] = result.get(declared.name, ()) + declared.overloads
+    return result
+
+
+def _is_generic(types: tuple[Type, ...]) -> bool:
+    return any(one.kind is Kind.VARIABLE or _is_generic(one.params) for one in types)

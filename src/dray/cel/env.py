@@ -1,0 +1,154 @@
+"""Environments and programs: the door of this package.
+
+An `Env` is declared once: variables with their types and extents, structs with their fields, libraries of
+functions. It compiles text to a `Program`, or to a `CompileFault`. A program can be evaluated any number of
+times, from any thread; it gives a value, or an `EvalFault`. Neither way does an exception come out.
+
+Rules for this file: no stage of compiling does its work here; this is only the order they run in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+
+from dray.cel.ast import Node
+from dray.cel.checker import Checked, Scope, check
+from dray.cel.decls import Function, gathered
+from dray.cel.estimate import worst_cost
+from dray.cel.extents import Extent
+from dray.cel.faults import (
+    BUDGET_MESSAGE,
+    BudgetError,
+    CelError,
+    CompileFault,
+    EvalFault,
+    FaultKind,
+    RejectedError,
+    Stage,
+)
+from dray.cel.frames import COST, LIMIT, UNSET, Frame
+from dray.cel.parser import parse
+from dray.cel.plan import planned
+from dray.cel.source import Issue
+from dray.cel.types import Type
+from dray.cel.unify import ComplexityError
+from dray.cel.validators import literal_issues
+from dray.cel.values import Value
+
+COST_LIMIT: Final = 1_000_000
+"""What one evaluation may cost unless the caller says otherwise."""
+_REMEMBERED: Final = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """A name the caller will give a value: its type, and how large it can be."""
+
+    name: str
+    type: Type
+    extent: Extent | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A value or fault, and what it cost to get there."""
+
+    result: Value | EvalFault
+    cost: int
+
+
+class Env:
+    """What expressions may mention. Compiled programs are remembered."""
+
+    def __init__(
+        self,
+        variables: Iterable[Variable] = (),
+        libraries: Iterable[Iterable[Function]] = (),
+        structs: Mapping[str, Mapping[str, Type]] | None = None,
+    ) -> None:
+        declared = tuple(variables)
+        self.scope: Final = Scope(
+            {one.name: one.type for one in declared}, gathered(libraries), structs or {}
+        )
+        self.extents: Final = {one.name: one.extent for one in declared if one.extent is not None}
+        self._compiled: Callable[[str], Program | CompileFault] = lru_cache(_REMEMBERED)(self._compile)
+
+    def compile(self, text: str) -> Program | CompileFault:
+        """Read, check and plan an expression."""
+        return self._compiled(text)
+
+    def _compile(self, text: str) -> Program | CompileFault:
+        try:
+            return self._built(text)
+        except RejectedError as rejected:
+            return CompileFault(text, rejected.issues, rejected.stage)
+        except (ComplexityError, RecursionError):
+            return CompileFault(text, (Issue(0, "the expression is too complex"),))
+        except Exception as broken:
+            # Whoever compiles text from outside must get an answer, also when it is our mistake.
+            return CompileFault(text, (Issue(0, f"internal error: {broken!r}"),), Stage.INTERNAL)
+
+    def _built(self, text: str) -> Program:
+        root = parse(text)
+        checked, issues = check(root, self.scope)
+        if issues:
+            raise RejectedError(tuple(issues))
+        issues = literal_issues(root, checked)
+        if issues:
+            raise RejectedError(tuple(issues))
+        return Program(text, root, checked, self.extents)
+
+
+class Program:
+    """An expression that can be evaluated. `type` is the type of its value."""
+
+    __slots__ = ("_cost", "_estimate", "_frame", "_run", "_slots", "text", "type")
+
+    def __init__(self, text: str, root: Node, checked: Checked, extents: Mapping[str, Extent]) -> None:
+        plan = planned(root, checked)
+        self.text = text
+        self.type = checked.types[root.id]
+        self._run = plan.run
+        self._slots = tuple(plan.slots.items())
+        self._frame: Frame = [0, COST_LIMIT, *[UNSET] * (plan.width - 2)]
+        self._estimate: Callable[[], int] = lambda: worst_cost(root, checked, extents)
+        self._cost: int | None = None
+
+    @property
+    def cost(self) -> int:
+        """The most an evaluation can cost; 2^64-1 when there is no bound. Computed when first asked for."""
+        if self._cost is None:
+            self._cost = self._estimate()
+        return self._cost
+
+    def evaluate(self, bindings: Mapping[str, Value], cost_limit: int = COST_LIMIT) -> Value | EvalFault:
+        """The value of the expression for these variables, or why there is none."""
+        return self._evaluated(self._frame.copy(), bindings, cost_limit)
+
+    def measure(self, bindings: Mapping[str, Value], cost_limit: int = COST_LIMIT) -> Measured:
+        """Like `evaluate`, and what it cost."""
+        frame = self._frame.copy()
+        result = self._evaluated(frame, bindings, cost_limit)
+        # Steps are charged in bundles, so how far the cost went beyond the limit says nothing.
+        return Measured(result, min(frame[COST], cost_limit + 1))
+
+    def _evaluated(self, frame: Frame, bindings: Mapping[str, Value], cost_limit: int) -> Value | EvalFault:
+        frame[LIMIT] = cost_limit
+        try:
+            for name, slot in self._slots:
+                frame[slot] = bindings[name]
+            value = self._run(frame)
+        except CelError as error:
+            return EvalFault(error.message, FaultKind.ERROR, self.text, error.offset)
+        except BudgetError:
+            return self._spent()
+        except Exception as broken:
+            # An evaluation that is our mistake must not take the caller down with it.
+            return EvalFault(f"internal error: {broken!r}", FaultKind.INTERNAL, self.text)
+        return self._spent() if frame[COST] > cost_limit else value
+
+    def _spent(self) -> EvalFault:
+        return EvalFault(BUDGET_MESSAGE, FaultKind.BUDGET, self.text)

@@ -1,0 +1,101 @@
+"""What goes wrong with an expression: faults as values for callers, exceptions for the inside.
+
+Theory of operation: while an expression runs, an error of CEL travels as `CelError`; the logical operators
+and quantifiers may absorb it. `BudgetError` is not an error of the expression and is never absorbed. Neither
+leaves the package: callers get a `CompileFault` or an `EvalFault`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from dray.cel.source import Issue, Position, position, rendered
+
+BUDGET_MESSAGE = "operation cancelled: actual cost limit exceeded"
+
+
+class Stage(StrEnum):
+    """How far compiling came before it failed."""
+
+    CHECK = "check"
+    """The text does not parse, does not type, or has a literal that cannot be right."""
+    PLAN = "plan"
+    """A constant part of the expression fails whenever it is evaluated."""
+    INTERNAL = "internal"
+    """A mistake in this package; the expression is not to blame."""
+
+
+class FaultKind(StrEnum):
+    """Why an evaluation has no value."""
+
+    ERROR = "error"
+    """CEL defines the result as an error."""
+    BUDGET = "budget"
+    """The evaluation cost more than it was allowed to."""
+    INTERNAL = "internal"
+    """A mistake in this package; the expression is not to blame."""
+
+
+@dataclass(frozen=True, slots=True)
+class CompileFault:
+    """An expression that cannot be used, with every issue found, in the order of the text."""
+
+    text: str
+    issues: tuple[Issue, ...]
+    stage: Stage = Stage.CHECK
+
+    def __str__(self) -> str:
+        if self.stage is Stage.PLAN:
+            return "\n".join(issue.message for issue in self.issues)
+        return "\n".join(rendered(self.text, issue) for issue in self.issues)
+
+    @property
+    def place(self) -> Position:
+        """Where the first issue is."""
+        return position(self.text, self.issues[0].offset)
+
+
+@dataclass(frozen=True, slots=True)
+class EvalFault:
+    """An evaluation without a value: why, and where in the expression."""
+
+    message: str
+    kind: FaultKind = FaultKind.ERROR
+    text: str = ""
+    offset: int | None = None
+
+    def __str__(self) -> str:
+        return self.message
+
+    @property
+    def place(self) -> Position | None:
+        """Where in the expression it happened, when that is known."""
+        return None if self.offset is None else position(self.text, self.offset)
+
+
+class CelError(Exception):
+    """An error of the expression on its way up; the operators `&&` and `||` may absorb it."""
+
+    def __init__(self, message: str, offset: int | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.offset = offset
+
+
+class BudgetError(Exception):
+    """The evaluation may not cost more; nothing absorbs this."""
+
+
+class RejectedError(Exception):
+    """Compiling cannot go on; carries the issues found so far."""
+
+    def __init__(self, issues: tuple[Issue, ...], stage: Stage = Stage.CHECK) -> None:
+        super().__init__(issues[0].message)
+        self.issues = issues
+        self.stage = stage
+
+
+def no_such_overload(function: str = "", arguments: str = "") -> CelError:
+    """The error of a function that does not exist for the values it was given."""
+    return CelError(f"no such overload: {function}({arguments})" if function else "no such overload")

@@ -1,0 +1,41 @@
+"""The functions an expression may call, in libraries that an environment can take or leave.
+
+A library is a tuple of functions and knows nothing of parsing, checking or planning. Its functions get values
+of the types they declare, fail only with an error of CEL, and never build what could not be paid for. Whoever
+builds an environment imports this package.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from dray.cel.decls import Function
+from dray.cel.library import (
+    conversions,
+    formats,
+    kubernetes,
+    lists,
+    moments,
+    network,
+    operators,
+    optionals,
+    text,
+    urls,
+)
+
+STANDARD: Final[tuple[tuple[Function, ...], ...]] = (
+    operators.LIBRARY,
+    conversions.LIBRARY,
+    moments.LIBRARY,
+    optionals.LIBRARY,
+    text.LIBRARY,
+    lists.LIBRARY,
+    kubernetes.LIBRARY,
+    network.LIBRARY,
+    urls.LIBRARY,
+    formats.LIBRARY,
+)
+"""What every Kubernetes environment has."""
+
+INCLUDES: Final[tuple[Function, ...]] = lists.INCLUDES
+"""`includes`, and its other name `include`."""

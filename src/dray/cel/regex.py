@@ -1,0 +1,118 @@
+"""Regular expressions with the meaning of RE2: linear time, whatever the pattern.
+
+Theory of operation: Python's own `re` backtracks, and a selector could hang whoever evaluates it; so patterns
+go to RE2, through the distribution `pyre2`. It is loaded when the first pattern is compiled: expressions
+without patterns need nothing. `pyre2` reads patterns with Python's habits; `_respelled` writes a pattern so
+that they make no difference, and refuses what Go refuses.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from importlib import import_module
+from typing import Any, Final
+
+from dray.cel.faults import CelError
+
+MISSING: Final = "regular expressions need the distribution `pyre2`, which is not installed"
+_ESCAPES = re.compile(
+    r"""
+      \\x\{(?P<braced>[0-9A-Fa-f]{1,8})\}
+    | \\(?P<octal>0[0-7]{0,2}|[1-7][0-7]{1,2})
+    | (?P<refused>\\[ZC1-9])
+    | (?P<quoted>\\Q)
+    | (?P<other>\\.)
+    | (?P<named>\(\?<(?=[A-Za-z_]))
+    | (?P<plain>[^\\(]+|\()
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_MAX_CODE: Final = 0x10FFFF
+
+
+class EngineMissingError(CelError):
+    """There is nothing installed that could match patterns."""
+
+
+class Pattern:
+    """A compiled pattern."""
+
+    __slots__ = ("_compiled",)
+
+    def __init__(self, compiled: Any) -> None:
+        self._compiled = compiled
+
+    def found_in(self, text: str) -> bool:
+        """Whether the pattern matches somewhere in the text."""
+        return bool(self._compiled.contains(_sound(text)))
+
+    def first(self, text: str) -> str:
+        """The first match, or the empty text."""
+        match = self._compiled.search(_sound(text))
+        return str(match.group(0)) if match else ""
+
+    def every(self, text: str, limit: int) -> tuple[str, ...]:
+        """The matches one after the other, not more than `limit` unless that is negative.
+
+        As in Go, an empty match right behind another match does not count.
+        """
+        found: list[str] = []
+        end = -1
+        for match in self._compiled.finditer(_sound(text)):
+            if len(found) == limit:
+                break
+            if match.end() > match.start() or match.start() != end:
+                found.append(str(match.group(0)))
+            end = match.end()
+        return tuple(found)
+
+
+@lru_cache(maxsize=512)
+def pattern(text: str) -> Pattern:
+    """Compile a pattern; an error of CEL when it is none."""
+    try:
+        re2: Any = import_module("re2")
+    except ImportError:
+        raise EngineMissingError(MISSING) from None
+    # The default of pyre2 is to fall back to `re` without a word.
+    re2.set_fallback_notification(re2.FALLBACK_EXCEPTION)
+    spelled = _respelled(text)
+    try:
+        return Pattern(re2.compile(spelled, re2.ASCII))
+    except (re2.error, re.error, ValueError, OverflowError) as bad:
+        raise CelError(f"error parsing regexp: {bad}") from None
+
+
+def _sound(text: str) -> str:
+    """Text that can be written as UTF-8: half a surrogate pair cannot."""
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def _respelled(text: str) -> str:
+    result: list[str] = []
+    place = 0
+    while place < len(text):
+        match = _ESCAPES.match(text, place)
+        if match is None:
+            raise CelError("error parsing regexp: trailing backslash at end of expression")
+        place = match.end()
+        if match["refused"]:
+            raise CelError(f"error parsing regexp: invalid escape sequence: `{match['refused']}`")
+        if match["quoted"]:
+            end = text.find("\\E", place)
+            stop = len(text) if end < 0 else end
+            result.append(re.escape(text[place:stop]))
+            place = stop if end < 0 else end + 2
+        elif match["braced"] or match["octal"]:
+            result.append(_character(int(match["braced"], 16) if match["braced"] else int(match["octal"], 8)))
+        else:
+            result.append("(?P<" if match["named"] else match[0])
+    return _sound("".join(result))
+
+
+def _character(code: int) -> str:
+    if code > _MAX_CODE or 0xD800 <= code <= 0xDFFF:
+        raise CelError("error parsing regexp: invalid escape sequence: no such code point")
+    char = chr(code)
+    return f"\\x{code:02x}" if code < 0x80 and not char.isalnum() else char
