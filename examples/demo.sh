@@ -23,14 +23,14 @@ show() {
 }
 
 cat <<'TEXT'
-dray knows the objects with which Kubernetes hands out devices: slices that drivers publish, classes, claims. It checks
-and converts them without a cluster. This page shows how.
+dray knows the objects with which Kubernetes hands out devices: slices that drivers
+publish, classes, claims. It checks and converts them, without a cluster.
 TEXT
 
 heading "1. A small cluster: three nodes, two drivers, classes, claims, pods. Is everything in order?"
 show 0 lint --complete examples/gpu-cluster
 
-heading "2. A field with a typo. Kubernetes would drop it, and the claim would mean something else"
+heading "2. A field with a typo. An API server may drop it without a word, and the claim means something else"
 show 1 lint examples/broken/typo-in-field.yaml
 
 heading "3. A claim written for an older version of the API. The finding says what to write instead"
