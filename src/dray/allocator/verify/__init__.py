@@ -1,0 +1,11 @@
+"""The referee: checks a finished allocation again, and shares nothing with the search that found it.
+
+Plain, order-free statements of the rules live here, asked of the whole allocation at once; the search's own
+parts (options, shapes, foresight, board, checks) must never be imported. Tests use it as an oracle, debug
+builds as a guard, the command line as a verb.
+"""
+
+from dray.allocator.verify.findings import Finding, Given, Rule
+from dray.allocator.verify.referee import verify
+
+__all__ = ["Finding", "Given", "Rule", "verify"]

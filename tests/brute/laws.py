@@ -1,0 +1,304 @@
+"""The laws of the allocator, each as a function: a problem goes in, complaints come out.
+
+Theory of operation: a `Bench` is a problem with everything made once: the plain answer and the allocator's
+view of it. A law looks at a bench and says what is wrong, in words; an empty answer is a law that holds. The
+same laws run under hypothesis, in the long run, and against builds that were broken on purpose.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from fractions import Fraction
+from itertools import count
+from random import Random
+from typing import Any
+from unittest.mock import patch
+
+import dray.allocator.search as searching
+import dray.allocator.verify.claims as refereeing
+import dray.allocator.wants as wanting
+from dray.allocator.allocate import Allocated, allocate, survey
+from dray.allocator.beats import Beat, Exhausted, Faulted, Solved
+from dray.allocator.board import Board
+from dray.allocator.search import search
+from dray.allocator.stock import Stock, View
+from dray.allocator.usage import Usage
+from dray.allocator.verify import Given, verify
+from dray.allocator.wants import Ask, ask_of
+from dray.api.resource import AllocationResult
+from dray.errors import AllocationFault
+from tests.brute.deadends import accounted, truly_dead
+from tests.brute.plain import ClaimFault, DeviceFault, Picks, PlainSearch, TooLarge
+from tests.brute.problem import Problem
+from tests.brute.toyjudge import judged
+
+Answer = tuple[Any, ...]
+"""What came out, as a plain value: ("solved", picks), ("none",), ("fault", device) or ("claim fault",)."""
+
+
+@contextmanager
+def limited(devices: int) -> Iterator[None]:
+    """Let a claim hold fewer devices than 32 for a while."""
+    modules: tuple[Any, ...] = (searching, wanting, refereeing)
+    before = [module.MAX_RESULTS for module in modules]
+    try:
+        for module in modules:
+            module.MAX_RESULTS = devices
+        yield
+    finally:
+        for module, value in zip(modules, before, strict=True):
+            module.MAX_RESULTS = value
+
+
+def share_ids() -> Callable[[], str]:
+    """Share ids in order, so that two runs can be compared."""
+    numbers = count(1)
+    return lambda: f"00000000-0000-4000-8000-{next(numbers):012d}"
+
+
+def plain_answer(problem: Problem) -> Answer:
+    """What the plain search says; raises `TooLarge`."""
+    try:
+        picks = next(PlainSearch(problem).solutions(), None)
+    except ClaimFault:
+        return ("claim fault",)
+    except DeviceFault as fault:
+        return ("fault", fault.place)
+    return ("none",) if picks is None else ("solved", plain_picks(picks))
+
+
+def plain_picks(picks: Picks) -> tuple[Any, ...]:
+    return tuple((pick.want.claim, pick.want.name, pick.thing.place, pick.consumed) for pick in picks)
+
+
+def answer_of(view: View, ending: Beat) -> Answer:
+    """An ending with names in it, comparable with the plain answer."""
+    if isinstance(ending, Exhausted):
+        return ("none",)
+    if isinstance(ending, Faulted):
+        return ("fault", _place(view, ending.candidate))
+    assert isinstance(ending, Solved), ending
+    picks = []
+    for pick in ending.picks:
+        consumed = None
+        if pick.consumed is not None:
+            consumed = tuple(sorted((name, Fraction(n, 10**9)) for name, n in pick.consumed.items()))
+        point = pick.point
+        picks.append((point.choice.claim, point.want.name, _place(view, pick.candidate), consumed))
+    return ("solved", tuple(picks))
+
+
+def _place(view: View, candidate: int) -> tuple[str, str, str]:
+    shelf, position = view.device(candidate)
+    return (*shelf.pool, shelf.names[position])
+
+
+class Bench:
+    """A problem with its plain answer, and the allocator's view of it made anew."""
+
+    def __init__(self, problem: Problem, expected: Answer | None = None) -> None:
+        self.problem = problem
+        self.expected = plain_answer(problem) if expected is None else expected
+        self.stock = stock_of(problem)
+        self.view = self.stock.seen_from(problem.node)
+        self.ask: Ask | None = None
+        with suppress(AllocationFault):
+            self.ask = ask_of(problem.claims, self.stock.classes.get)
+
+    def beats(self, *, foresight: bool = True) -> list[Beat]:
+        return list(search(self.ask, self.view.shape, foresight=foresight)) if self.ask is not None else []
+
+    def answer(self, *, foresight: bool = True) -> Answer:
+        if self.ask is None:
+            return ("claim fault",)
+        return answer_of(self.view, self.beats(foresight=foresight)[-1])
+
+
+def stock_of(problem: Problem) -> Stock:
+    return Stock(problem.slices, problem.classes, Usage.of(problem.held), judged)
+
+
+def results_of(problem: Problem, stock: Stock | None = None) -> tuple[AllocationResult, ...] | None:
+    """The allocations of a problem, if it has any."""
+    try:
+        found = allocate(stock or stock_of(problem), problem.claims, problem.node, new_share_id=share_ids())
+    except AllocationFault:
+        return None
+    return found.results if isinstance(found, Allocated) else None
+
+
+# --- the laws ---
+
+
+def agrees(bench: Bench) -> Iterator[str]:
+    """The search finds the first solution of the plain search, or none where there is none."""
+    found = bench.answer()
+    if found != bench.expected:
+        yield f"the plain search says {bench.expected}, the search {found}"
+
+
+def agrees_without_foresight(bench: Bench) -> Iterator[str]:
+    """Foresight changes how long the search takes, not where it ends."""
+    found = bench.answer(foresight=False)
+    if found != bench.expected:
+        yield f"the plain search says {bench.expected}, the search without foresight {found}"
+
+
+def satisfies_the_referee(bench: Bench) -> Iterator[str]:
+    """Every solution is one by the rules."""
+    results = results_of(bench.problem)
+    if results is not None:
+        for finding in verify(given(bench.problem), bench.problem.claims, results):
+            yield f"the referee: {finding}"
+
+
+def given(problem: Problem) -> Given:
+    return Given(problem.slices, problem.classes, problem.held, problem.node, judged)
+
+
+def order_does_not_matter(bench: Bench) -> Iterator[str]:
+    """Slices, classes and holders in another order give the same allocation."""
+    mixed = bench.problem.shuffled(Random(1))
+    if results_of(bench.problem) != results_of(mixed):
+        yield "another order of the input gives another allocation"
+    if bench.ask is not None and images(bench.beats()) != images(Bench(mixed, bench.expected).beats()):
+        yield "another order of the input gives another story"
+
+
+def repeats_itself(bench: Bench) -> Iterator[str]:
+    """The same question has the same story, asked once, twice, or elsewhere."""
+    first = images(bench.beats())
+    if first != images(bench.beats()):
+        yield "the second search tells another story"
+    if first != images(Bench(bench.problem, bench.expected).beats()):
+        yield "a new stock tells another story"
+
+
+def images(beats: list[Beat]) -> list[str]:
+    """Beats as comparable values: wants and choices by name."""
+    return [_image(beat) for beat in beats]
+
+
+def _image(beat: Any) -> str:
+    told = {name: getattr(beat, name) for name in beat.__struct_fields__}
+    picks = [told.pop("pick")] if "pick" in told else told.pop("picks", ())
+    points = [pick.point for pick in picks] + ([told.pop("point")] if "point" in told else [])
+    places = [(point.choice.index, point.want.name, point.nth) for point in points]
+    taken = [(pick.candidate, sorted((pick.consumed or {}).items())) for pick in picks]
+    return f"{type(beat).__name__} {places} {taken} {sorted(told.items(), key=str)}"
+
+
+def leaves_inputs_alone(bench: Bench) -> Iterator[str]:
+    """Nothing that came in was changed."""
+    before = bench.problem.text()
+    results_of(bench.problem)
+    if bench.problem.text() != before:
+        yield "the search changed its input"
+
+
+class WatchedBoard(Board):
+    """A board that remembers what it looked like at every length of its trail."""
+
+    __slots__ = ("images", "last")
+
+    made: list[WatchedBoard] = []
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.images: dict[int, dict[Any, Any]] = {}
+        self.last: list[str] = []
+        WatchedBoard.made.append(self)
+
+    def write(self, fact: Any, value: Any) -> None:
+        self.images[len(self.trail)] = dict(self.facts)
+        super().write(fact, value)
+
+    def rewind(self, mark: int) -> None:
+        expected = self.images.get(mark, self.facts) if len(self.trail) > mark else self.facts
+        super().rewind(mark)
+        if self.facts != expected:
+            self.last.append(f"rewinding to {mark} gives {self.facts}, it was {expected}")
+
+
+def restores_the_board(bench: Bench) -> Iterator[str]:
+    """Every step back leads to exactly where the walk was before; at the end nothing is left."""
+    WatchedBoard.made = []
+    with patch.object(searching, "Board", WatchedBoard):
+        beats = bench.beats()
+    for board in WatchedBoard.made:
+        yield from board.last
+        if beats and isinstance(beats[-1], Exhausted) and (board.facts or board.trail):
+            yield f"after a search without solution the board still holds {board.facts}"
+
+
+def accounts_for_every_option(bench: Bench) -> Iterator[str]:
+    """A dead end says of every candidate why it was not taken there."""
+    if bench.ask is not None:
+        yield from accounted(bench.ask, bench.view, bench.beats(foresight=False))
+
+
+def dead_ends_are_dead(bench: Bench) -> Iterator[str]:
+    """No solution of the plain search goes through a dead end."""
+    if bench.ask is not None and bench.expected[0] in ("none", "solved"):
+        for foresight in (True, False):
+            yield from truly_dead(bench.problem, bench.view, bench.beats(foresight=foresight))
+
+
+def nodes_do_not_mix(bench: Bench) -> Iterator[str]:
+    """Nodes that share a stock, and perhaps a shape, each get the answer they would get alone."""
+    problem = bench.problem
+    if bench.ask is None or len(problem.nodes) < 2:
+        return
+    one = {node.metadata.name: problem.seen_from(node) for node in problem.nodes}
+    for view, ending in survey(bench.stock, bench.ask, problem.nodes):
+        alone = one[view.node.metadata.name]
+        if answer_of(view, ending) != plain_answer(alone):
+            yield f"{view.node.metadata.name}: {answer_of(view, ending)}, alone {plain_answer(alone)}"
+    for name, alone in one.items():
+        results = results_of(alone, bench.stock)
+        if results is not None:
+            for finding in verify(given(alone), problem.claims, results):
+                yield f"{name}: the referee: {finding}"
+
+
+Law = Callable[[Bench], Iterator[str]]
+
+LAWS: dict[str, Law] = {
+    law.__name__: law
+    for law in (
+        agrees,
+        agrees_without_foresight,
+        satisfies_the_referee,
+        order_does_not_matter,
+        repeats_itself,
+        leaves_inputs_alone,
+        restores_the_board,
+        accounts_for_every_option,
+        dead_ends_are_dead,
+        nodes_do_not_mix,
+    )
+}
+"""Every law by name."""
+
+
+def broken_laws(problem: Problem, expected: Answer | None = None) -> list[str]:
+    """What is wrong with the allocator's handling of a problem; raises `TooLarge`."""
+    with limited(problem.limit):
+        try:
+            bench = Bench(problem, expected)
+        except TooLarge:
+            raise
+        except Exception as crash:
+            return [f"crashed: {crash!r}"]
+        return [f"{name}: {complaint}" for name, law in LAWS.items() for complaint in _asked(law, bench)]
+
+
+def _asked(law: Law, bench: Bench) -> list[str]:
+    """What a law says; a crash breaks every law."""
+    try:
+        return list(law(bench))
+    except TooLarge:
+        raise
+    except Exception as crash:
+        return [f"crashed: {crash!r}"]

@@ -1,0 +1,48 @@
+"""Selectors without CEL: a handful of words that a few lines understand.
+
+any   never   fails           always true, always false, cannot be judged
+driver:NAME                   published by this driver
+shared   single               allows several allocations, or not
+attr:NAME=TEXT                has this value; cannot be judged when the device lacks the attribute
+attr?:NAME=TEXT               has this value; false when it lacks the attribute
+"""
+
+from __future__ import annotations
+
+from dray.api.resource import Device
+
+
+class ToyJudge:
+    """Judges, and counts how often it was asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, str]] = []
+
+    def __call__(self, expression: str, driver: str, device: Device) -> bool | str:
+        self.asked.append((expression, device.name))
+        return judged(expression, driver, device)
+
+
+def judged(expression: str, driver: str, device: Device) -> bool | str:
+    """The verdict: true, false, or why there is none."""
+    word, _, rest = expression.partition(":")
+    match word:
+        case "any":
+            return True
+        case "never":
+            return False
+        case "fails":
+            return "cannot be judged"
+        case "driver":
+            return driver == rest
+        case "shared":
+            return bool(device.allow_multiple_allocations)
+        case "single":
+            return not device.allow_multiple_allocations
+        case "attr" | "attr?":
+            name, _, text = rest.partition("=")
+            held = device.attributes[name].held() if name in device.attributes else None
+            if held is None:
+                return False if word == "attr?" else f"no such key: {name}"
+            return text in [str(value) for value in held[1]]
+    raise ValueError(f"the toy judge does not know `{expression}`")
