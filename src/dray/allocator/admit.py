@@ -9,13 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import msgspec
 
+from dray.allocator.contents import Judge
+from dray.allocator.selectors import Selectors
 from dray.allocator.wants import named
 from dray.api import paths
+from dray.api.deviceenv import compile_selector
 from dray.api.gated import GATED
-from dray.api.resource import ResourceClaim, ResourceSlice
+from dray.api.resource import Device, ResourceClaim, ResourceSlice
 from dray.errors import AllocationFault
 from dray.gates import GATES, GateSet
 
@@ -52,6 +56,10 @@ class Admission:
         """Claims as they are; raises `AllocationFault` for one that needs a closed gate."""
         return admit_claims(claims, self.gates)
 
+    def judge(self) -> Judge:
+        """What a stock asks about selectors; those in stored objects may use everything."""
+        return Selectors(partial(compile_selector, stored=True, gates=self.gates))
+
 
 def admit_slices(slices: Iterable[ResourceSlice], gates: GateSet) -> list[ResourceSlice]:
     """Slices without what stands behind closed gates."""
@@ -62,6 +70,8 @@ def admit_slices(slices: Iterable[ResourceSlice], gates: GateSet) -> list[Resour
         admitted = [_without_devices(s, "consumes_counters") for s in admitted]
     if "DRADeviceBindingConditions" in closed:
         admitted = [_without_devices(s, "binding_conditions") for s in admitted]
+    if "DRAListTypeAttributes" in closed:
+        admitted = [_without_lists(s) for s in admitted]
     for gate in closed:
         for pattern in GATED.get(gate, {}).get(_SLICES, ()):
             admitted = [paths.cleared(s, pattern) for s in admitted]
@@ -102,6 +112,21 @@ def _seen_by_nobody(published: ResourceSlice) -> ResourceSlice:
         per_device_node_selection=None,
     )
     return msgspec.structs.replace(published, spec=spec)
+
+
+def _without_lists(published: ResourceSlice) -> ResourceSlice:
+    """A slice without list attributes: an attribute that holds nothing would fail every selector."""
+    devices = tuple(_scalars_only(device) for device in published.spec.devices)
+    if all(new is old for new, old in zip(devices, published.spec.devices, strict=True)):
+        return published
+    return msgspec.structs.replace(published, spec=msgspec.structs.replace(published.spec, devices=devices))
+
+
+def _scalars_only(device: Device) -> Device:
+    kept = {name: held for name, held in device.attributes.items() if not held.is_list}
+    if len(kept) == len(device.attributes):
+        return device
+    return msgspec.structs.replace(device, attributes=kept)
 
 
 def _without_devices(published: ResourceSlice, needing: str) -> ResourceSlice:
