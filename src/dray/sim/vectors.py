@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import count
 from types import MappingProxyType
 from typing import Any
 
@@ -26,11 +27,20 @@ from dray.allocator.contents import Judge
 from dray.allocator.reasons import Reason, Refusal
 from dray.allocator.search import search
 from dray.allocator.stock import Stock, View
-from dray.allocator.usage import PoolId, PoolUsage, Usage
+from dray.allocator.usage import Usage
 from dray.allocator.wants import Ask, ask_of
 from dray.api.codec import decode_document
 from dray.api.core import Node
-from dray.api.resource import AllocationResult, DeviceClass, ResourceClaim, ResourceSlice
+from dray.api.meta import ObjectMeta
+from dray.api.resource import (
+    AllocationResult,
+    DeviceAllocationResult,
+    DeviceClass,
+    DeviceRequestAllocationResult,
+    ResourceClaim,
+    ResourceClaimStatus,
+    ResourceSlice,
+)
 from dray.errors import AllocationFault, DecodeError, InputError
 from dray.values.nodeselector import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
 from dray.values.quantity import Quantity
@@ -51,7 +61,7 @@ SWITCHES: Mapping[str, str] = MappingProxyType(
 )
 """Features as vectors name them, and the gates they are; what is not here is not built."""
 
-_SHARE_ID = "00000000-0000-4000-8000-000000000000"
+_ANY_SHARE = "any"
 
 
 class VectorError(InputError):
@@ -87,7 +97,10 @@ class Answer:
 
     def equals(self, recorded: Answer) -> bool:
         """Whether it is the answer on record; the texts of faults are our own."""
-        return self.kind is recorded.kind and self.results == recorded.results
+        if self.kind is not recorded.kind or len(self.results) != len(recorded.results):
+            return False
+        pairs = zip(self.results, recorded.results, strict=True)
+        return all(plain(ours) == plain(theirs) for ours, theirs in pairs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +113,7 @@ class Vector:
     classes: tuple[DeviceClass, ...]
     slices: tuple[ResourceSlice, ...]
     claims: tuple[ResourceClaim, ...]
-    usage: Usage
+    held: tuple[ResourceClaim, ...]
     recorded: Answer
     unknown: frozenset[str] = frozenset()
 
@@ -122,7 +135,7 @@ def read_vector(document: Any) -> Vector:
             classes=tuple(_objects(document, "classes", unknown)),
             slices=tuple(_objects(document, "slices", unknown)),
             claims=tuple(_objects(document, "claimsToAllocate", unknown)),
-            usage=usage_of(document),
+            held=held_claims(document),
             recorded=_recorded(document),
             unknown=frozenset(unknown),
         )
@@ -137,18 +150,41 @@ def _objects(document: Mapping[str, Any], field: str, unknown: set[str]) -> Iter
         yield decoded.object
 
 
-def usage_of(document: Mapping[str, Any]) -> Usage:
-    """What is taken already, as vectors say it: whole devices, shares, and amounts summed per device."""
-    whole: dict[PoolId, dict[str, str]] = {}
-    shares: dict[PoolId, dict[str, dict[str, int]]] = {}
-    for held in document.get("allocatedDevices") or ():
-        whole.setdefault((held["driver"], held["pool"]), {})[held["device"]] = "an earlier claim"
-    for field in ("allocatedSharedDeviceIDs", "allocatedCapacityDevices"):
-        for held in document.get(field) or ():
-            amounts = shares.setdefault((held["driver"], held["pool"]), {}).setdefault(held["device"], {})
-            for name, amount in (held.get("consumedCapacity") or {}).items():
-                amounts[name] = Quantity.parse(amount).nanos
-    return Usage({p: PoolUsage(whole.get(p, {}), shares.get(p, {})) for p in (*whole, *shares)})
+def held_claims(document: Mapping[str, Any]) -> tuple[ResourceClaim, ...]:
+    """What is taken already, as claims that hold it: whole devices, shares, amounts summed per device."""
+    amounts: dict[tuple[str, str, str], dict[str, Quantity]] = {}
+    for summed in document.get("allocatedCapacityDevices") or ():
+        consumed = (summed.get("consumedCapacity") or {}).items()
+        amounts[_device_id(summed)] = {name: Quantity.parse(amount) for name, amount in consumed}
+    results: list[DeviceRequestAllocationResult] = []
+    for whole in document.get("allocatedDevices") or ():
+        results.append(_held(_device_id(whole)))
+    for share in document.get("allocatedSharedDeviceIDs") or ():
+        # Which share consumes how much is not on record, so the first one carries the sum.
+        device = _device_id(share)
+        results.append(_held(device, str(share["shareID"]), amounts.pop(device, {})))
+    results += [_held(device, None, consumed) for device, consumed in amounts.items()]
+    return tuple(_holder(number, result) for number, result in enumerate(results))
+
+
+def _device_id(held: Mapping[str, Any]) -> tuple[str, str, str]:
+    return held["driver"], held["pool"], held["device"]
+
+
+def _held(
+    device: tuple[str, str, str], share_id: str | None = None, consumed: dict[str, Quantity] | None = None
+) -> DeviceRequestAllocationResult:
+    driver, pool, name = device
+    return DeviceRequestAllocationResult(
+        driver=driver, pool=pool, device=name, share_id=share_id, consumed_capacity=consumed or {}
+    )
+
+
+def _holder(number: int, result: DeviceRequestAllocationResult) -> ResourceClaim:
+    allocation = AllocationResult(devices=DeviceAllocationResult(results=(result,)))
+    return ResourceClaim(
+        metadata=ObjectMeta(name=f"earlier-{number}"), status=ResourceClaimStatus(allocation=allocation)
+    )
 
 
 def _recorded(document: Mapping[str, Any]) -> Answer:
@@ -182,7 +218,7 @@ def _allocated(results: Any) -> Answer:
             "kind": "ResourceClaim",
             "status": {"allocation": result},
         }
-        read.append(plain(decode_document(claim).object.status.allocation))
+        read.append(decode_document(claim).object.status.allocation)
     return Answer(Kind.ALLOCATED, tuple(read))
 
 
@@ -193,7 +229,7 @@ def answer(vector: Vector, judge: Judge) -> Answer:
     """What our allocator says to a vector."""
     door = Admission.switched(vector.switches)
     try:
-        stock = Stock(door.slices(vector.slices), vector.classes, vector.usage, judge)
+        stock = Stock(door.slices(vector.slices), vector.classes, Usage.of(vector.held), judge)
         ask = ask_of(door.claims(vector.claims), stock.classes.get)
     except AllocationFault as fault:
         return Answer(Kind.FAULT, text=str(fault))
@@ -212,8 +248,11 @@ def answer(vector: Vector, judge: Judge) -> Answer:
 def _ended(ask: Ask, view: View, ending: Ending, told: frozenset[tuple[str, str]]) -> Answer:
     match ending:
         case Solved(picks=picks):
-            results = assemble(ask, view, picks, new_share_id=lambda: _SHARE_ID)
-            return Answer(Kind.ALLOCATED, tuple(plain(result) for result in results), "", told)
+            numbers = count()
+            results = assemble(
+                ask, view, picks, new_share_id=lambda: f"00000000-0000-4000-8000-{next(numbers):012x}"
+            )
+            return Answer(Kind.ALLOCATED, results, "", told)
         case Faulted(candidate=candidate, refusal=refusal):
             return Answer(Kind.FAULT, (), f"{refusal.reason} on {_device(view, candidate)}", told)
         case Exhausted():
@@ -250,7 +289,7 @@ def plain(result: AllocationResult) -> AllocationResult:
     results = tuple(
         msgspec.structs.replace(
             device,
-            share_id=None if device.share_id is None else _SHARE_ID,
+            share_id=None if device.share_id is None else _ANY_SHARE,
             admin_access=device.admin_access or None,
         )
         for device in result.devices.results
