@@ -11,6 +11,7 @@ reported, not refused: whether they are an error is the caller's choice (`fieldV
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -67,13 +68,39 @@ def _decoder(shape: type) -> msgspec.json.Decoder[Any]:
     return msgspec.json.Decoder(shape, dec_hook=_read_custom, float_hook=Decimal)
 
 
+_OPENING = re.compile(
+    rb'\{\s*"(apiVersion|kind)"\s*:\s*"([^"\\]*)"\s*,\s*"(?!\1)(?:apiVersion|kind)"\s*:\s*"([^"\\]*)"'
+)
+
+
+@lru_cache(maxsize=256)
+def _opening(start: bytes) -> tuple[Kind, str] | None:
+    """What an object most likely is, by its first two fields: writers put kind and version there."""
+    found = _OPENING.match(start)
+    if found is None:
+        return None
+    first, second = found[2].decode(errors="replace"), found[3].decode(errors="replace")
+    api_version, name = (first, second) if found[1] == b"apiVersion" else (second, first)
+    try:
+        return kind_of({"apiVersion": api_version, "kind": name})
+    except DecodeError:
+        return None
+
+
+def _envelope(data: bytes) -> tuple[Kind, str]:
+    """What an object says it is, wherever it says it."""
+    envelope = _ENVELOPE.decode(data)
+    return kind_of({"apiVersion": envelope.api_version, "kind": envelope.kind})
+
+
 def decode(data: bytes) -> Decoded:
     """Read one object from JSON; raises `DecodeError` with every problem found."""
     try:
-        envelope = _ENVELOPE.decode(data)
-        kind, version = kind_of({"apiVersion": envelope.api_version, "kind": envelope.kind})
+        kind, version = _opening(bytes(data[:256])) or _envelope(data)
         if version == kind.version and not kind.open:
-            return Decoded(kind, version, _decoder(kind.type).decode(data))
+            obj = _decoder(kind.type).decode(data)
+            if obj.kind == kind.name and obj.api_version == kind.internal_api_version:
+                return Decoded(kind, version, obj)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ArithmeticError):
         pass  # the way over the document says what is wrong, completely
     return decode_document(read_json(data))

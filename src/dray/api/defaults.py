@@ -7,7 +7,8 @@ rest on an earlier one (`count` on `allocationMode`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import operator
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, TypeVar
@@ -16,7 +17,7 @@ import msgspec
 
 from dray.api import classic, resource
 from dray.api.classic.resourceclaim import DELAYED, PENDING
-from dray.api.paths import attribute_of, changed
+from dray.api.paths import attribute_of, struct_in
 from dray.api.resource.claim import EXACT_COUNT
 
 T = TypeVar("T", bound=msgspec.Struct)
@@ -71,21 +72,58 @@ DEFAULTS: Mapping[type, tuple[Default, ...]] = {
 
 def with_defaults(obj: T, *, now: str) -> T:
     """The object with every unset field of the table filled in; the same object when none was unset."""
-    for row in DEFAULTS.get(type(obj), ()):
-        obj = changed(obj, row.field, _filling(type(obj), row, now))
-    return obj
+    plan = _plan(type(obj))
+    filled: T = plan.fill(obj, now) if plan is not None else obj
+    return filled
 
 
-@lru_cache(maxsize=256)
-def _filling(cls: type, row: Default, now: str) -> Callable[[Any], Any]:
-    """The change that fills one row's field in whatever struct holds it."""
-    wire_name = row.field.rpartition(".")[2]
-    value = now if row.value is NOW else row.value
+class _Plan:
+    """The rows of the table that concern one struct, and the way to the parts that others concern.
 
-    def fill(holder: Any) -> Any:
-        attribute = attribute_of(type(holder), wire_name)
-        if getattr(holder, attribute) or not row.when(holder):
-            return holder
-        return msgspec.structs.replace(holder, **{attribute: value})
+    One walk fills all rows: an object is read once, and rebuilt only where something was unset.
+    """
 
-    return fill
+    __slots__ = ("_branches", "_rows", "way")
+
+    def __init__(self, cls: type, rows: Sequence[tuple[tuple[str, ...], Default]]) -> None:
+        own = [(steps[0], row) for steps, row in rows if len(steps) == 1]
+        self._rows = tuple((attribute_of(cls, name), row.value, row.when) for name, row in own)
+        below: dict[str, list[tuple[tuple[str, ...], Default]]] = {}
+        for steps, row in rows:
+            if len(steps) > 1:
+                below.setdefault(steps[0], []).append((steps[1:], row))
+        branches = []
+        for step, further in below.items():
+            name = step.removesuffix("[]")
+            plan = _Plan(struct_in(cls, name), further)
+            branches.append((attribute_of(cls, name), step != name, plan))
+        self._branches = tuple(branches)
+        self.way = self._branches[0][0] if len(branches) == 1 and not own else None
+
+    def fill(self, holder: Any, now: str) -> Any:
+        for attribute, value, when in self._rows:
+            if not getattr(holder, attribute) and when(holder):
+                given = now if value is NOW else value
+                holder = msgspec.structs.replace(holder, **{attribute: given})
+        for attribute, many, plan in self._branches:
+            old = getattr(holder, attribute)
+            if not old:
+                continue
+            new = plan.fill_all(old, now) if many else plan.fill(old, now)
+            if new is not old:
+                holder = msgspec.structs.replace(holder, **{attribute: new})
+        return holder
+
+    def fill_all(self, holders: tuple[Any, ...], now: str) -> tuple[Any, ...]:
+        # Most devices have nothing that could be filled in; a slice has many of them.
+        if self.way is not None and not any(map(operator.attrgetter(self.way), holders)):
+            return holders
+        filled = tuple([self.fill(holder, now) for holder in holders])
+        same = all(map(operator.is_, filled, holders))
+        return holders if same else filled
+
+
+@lru_cache(maxsize=64)
+def _plan(cls: type) -> _Plan | None:
+    rows = DEFAULTS.get(cls)
+    return _Plan(cls, [(tuple(row.field.split(".")), row) for row in rows]) if rows else None

@@ -66,11 +66,13 @@ def write_json(value: Any) -> bytes:
 
 def not_json(document: Any, path: Path = ROOT) -> list[FieldError]:
     """Everything in plain values that JSON cannot hold, or only beyond `MAX_DEPTH` or `MAX_VALUES`."""
-    if _fits_json(document, 0, [MAX_VALUES]):
+    left = [MAX_VALUES]
+    if _fits_json(document, 0, left):
         return []
     walk = _Walk()
-    walk.visit(document, path, 0)
-    if walk.left < 0:
+    if left[0] >= 0:
+        walk.visit(document, path, 0)
+    if min(left[0], walk.left) < 0:
         walk.found.append(_stranger(path, document, f"more than {MAX_VALUES} values"))
     return walk.found
 
@@ -164,8 +166,8 @@ def duplicate_fields(data: bytes) -> tuple[str, ...]:
     except _TwiceError:
         try:
             _collect_duplicates(json.loads(data, object_pairs_hook=_Pairs), ROOT, found)
-        except RecursionError:
-            raise DecodeError("not JSON we read: nested too deeply") from None
+        except (ValueError, RecursionError) as broken:
+            raise DecodeError(f"not JSON: {broken}") from None
     except (ValueError, RecursionError) as broken:
         raise DecodeError(f"not JSON: {broken}") from None
     return tuple(found)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 
@@ -39,6 +39,17 @@ def _attributes(cls: type) -> Mapping[str, str]:
 def attribute_of(cls: type, wire_name: str) -> str:
     """The attribute of a struct that holds a field, given its name on the wire."""
     return _attributes(cls)[wire_name]
+
+
+def struct_in(cls: type, wire_name: str) -> type[msgspec.Struct]:
+    """The struct that a field of another one holds: itself, or in a list or map."""
+    kinds = [field.type for field in msgspec.structs.fields(cls) if field.encode_name == wire_name]
+    while kinds:
+        kind = kinds.pop()
+        if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+            return kind
+        kinds += get_args(kind)
+    raise ValueError(f"`{wire_name}` of {cls.__name__} holds no struct")
 
 
 def _get(node: Any, name: str) -> Any:

@@ -1,4 +1,8 @@
-"""A device as its driver publishes it: attributes, capacities, counters, taints."""
+"""A device as its driver publishes it: attributes, capacities, counters, taints.
+
+Slices hold them by the thousand. Values that can never be part of a cycle are kept from the garbage
+collector (`gc=False`): decoding a slice would make it run several times for nothing.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +19,7 @@ SCALARS: Final = ("int", "bool", "string", "version")
 """The types an attribute value can have, by their names on the wire."""
 
 
-class ListAttribute(Value, frozen=True):
+class ListAttribute(Value, frozen=True, gc=False):
     """A typed list in the spelling of KEP-5491: `list: {string: [...]}`."""
 
     int_values: tuple[Int64, ...] | None = msgspec.field(default=None, name="int")
@@ -24,7 +28,7 @@ class ListAttribute(Value, frozen=True):
     version_values: tuple[str, ...] | None = msgspec.field(default=None, name="version")
 
 
-class DeviceAttribute(Value, frozen=True):
+class DeviceAttribute(Value, frozen=True, gc=False):
     """One fact about a device: exactly one member is set.
 
     Lists have two spellings, ours to read and to keep: `list: {string: [...]}` of the KEP and
@@ -62,7 +66,7 @@ class DeviceAttribute(Value, frozen=True):
         )
 
 
-class CapacityRequestPolicyRange(Value, frozen=True):
+class CapacityRequestPolicyRange(Value, frozen=True, gc=False):
     """Amounts from `min` to `max` in steps; what is asked is rounded up to the grid."""
 
     min: Quantity | None = None
@@ -78,14 +82,14 @@ class CapacityRequestPolicy(Value, frozen=True):
     valid_range: CapacityRequestPolicyRange | None = None
 
 
-class DeviceCapacity(Value, frozen=True):
+class DeviceCapacity(Value, frozen=True, gc=False):
     """An amount a device has; with a policy when shares may take parts of it."""
 
     value: Quantity | None = None
     request_policy: CapacityRequestPolicy | None = None
 
 
-class Counter(Value, frozen=True):
+class Counter(Value, frozen=True, gc=False):
     """One number in a shared budget."""
 
     value: Quantity | None = None
@@ -105,7 +109,7 @@ class DeviceCounterConsumption(Value, frozen=True):
     counters: dict[str, Counter] = {}
 
 
-class DeviceTaint(Value, frozen=True):
+class DeviceTaint(Value, frozen=True, gc=False):
     """A reason not to use a device, unless tolerated."""
 
     key: str = ""
