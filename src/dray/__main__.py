@@ -1,0 +1,5 @@
+"""`python -m dray` is the command `dray`."""
+
+from dray.cli import main
+
+main()
