@@ -148,7 +148,7 @@ def test_a_field_that_stands_twice_is_found(text, twice):
     assert duplicate_fields(text) == twice
 
 
-@pytest.mark.parametrize("text", [b"{", b'{"a": 1', nested(100_000), b'"\xff"'])
+@pytest.mark.parametrize("text", [b"{", b'{"a": 1', b'{"a": {"b": 1, "b": 2}, x', nested(100_000), b'"\xff"'])
 def test_looking_for_duplicates_in_broken_text_is_a_decode_error(text):
     with pytest.raises(DecodeError, match="not JSON"):
         duplicate_fields(text)
