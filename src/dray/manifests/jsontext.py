@@ -20,7 +20,7 @@ from dray.manifests.scalars import exact
 from dray.manifests.source import Source
 
 _SPACE = re.compile(r"[ \t\r\n]*")
-_ATOM = re.compile(r"[^\s,\]}]+")
+_ATOM = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?|true|false|null")
 
 
 def looks_like_json(text: str) -> bool:
