@@ -1,0 +1,143 @@
+"""A run: inputs by number, what became of them, and the failures made small.
+
+Theory of operation: input number `i` of a run with seed `s` is made from `s` and `i` alone, so that any part
+of a run can be repeated, in any order and on any number of processes. A failure is known by its signature:
+the exception and the line of dray it came from, or the law it broke. One input per signature is kept and
+made small.
+"""
+
+from __future__ import annotations
+
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from dray.api.jsontext import not_json, write_json
+from tests.fuzz.journey import BrokenLawError, of_bytes, of_document
+from tests.fuzz.mutations import broken
+from tests.fuzz.rawbytes import raw
+from tests.fuzz.shrink import small_bytes, small_document
+
+
+@dataclass(frozen=True)
+class Mode:
+    """A way to make inputs, the doors they go through, and how a failing one is made small."""
+
+    make: Callable[[Random], Any]
+    send: Callable[[Any, Random], str]
+    small: Callable[[Any, Callable[[Any], bool]], Any]
+
+
+MODES = {"structured": Mode(broken, of_document, small_document), "raw": Mode(raw, of_bytes, small_bytes)}
+
+
+@dataclass
+class Failure:
+    """One way to fail, with the first input that showed it."""
+
+    mode: str
+    index: int
+    signature: str
+    error: str
+
+
+@dataclass
+class Report:
+    """What became of some inputs."""
+
+    outcomes: Counter[str] = field(default_factory=Counter)
+    failures: list[Failure] = field(default_factory=list)
+    slowest: tuple[float, str, int] = (0.0, "", -1)
+
+    @property
+    def failed(self) -> int:
+        return sum(count for outcome, count in self.outcomes.items() if outcome.startswith("FAILED"))
+
+    @property
+    def passed(self) -> int:
+        return self.outcomes.total() - self.failed
+
+    def add(self, other: Report) -> None:
+        self.outcomes += other.outcomes
+        known = {failure.signature for failure in self.failures}
+        self.failures += (failure for failure in other.failures if failure.signature not in known)
+        self.slowest = max(self.slowest, other.slowest)
+
+
+def input_of(mode: str, seed: str, index: int) -> tuple[Any, Random]:
+    """An input by its number, and the chance that decides the rest of its way."""
+    random = Random(f"{seed}:{mode}:{index}")
+    return MODES[mode].make(random), Random(f"{seed}:{mode}:{index}:way")
+
+
+def run(mode: str, seed: str, start: int, stop: int) -> Report:
+    """Send a range of inputs on their way."""
+    report = Report()
+    for index in range(start, stop):
+        given, way = input_of(mode, seed, index)
+        began = time.perf_counter()
+        try:
+            outcome = MODES[mode].send(given, way)
+        except Exception as error:
+            signature = signature_of(error)
+            outcome = f"FAILED {signature}"
+            if all(failure.signature != signature for failure in report.failures):
+                report.failures.append(Failure(mode, index, signature, _told(error)))
+        report.outcomes[f"{mode}: {outcome}" if not outcome.startswith("FAILED") else outcome] += 1
+        report.slowest = max(report.slowest, (time.perf_counter() - began, mode, index))
+    return report
+
+
+def signature_of(error: BaseException) -> str:
+    """What kind of failure this is: the law, or the exception and where it came from."""
+    if isinstance(error, BrokenLawError):
+        return f"law: {error}"
+    frames = traceback.extract_tb(error.__traceback__)
+    ours = [frame for frame in frames if "dray" in Path(frame.filename).parts] or frames
+    last = ours[-1]
+    return f"{type(error).__name__} in {Path(last.filename).name}:{last.lineno} {last.name}"
+
+
+def _told(error: BaseException) -> str:
+    return ascii("".join(traceback.format_exception_only(error)).strip())[1:-1][:500]
+
+
+def small(failure: Failure, seed: str) -> Any:
+    """The input of a failure without everything the failure does not need."""
+    given, _ = input_of(failure.mode, seed, failure.index)
+    mode = MODES[failure.mode]
+
+    def fails(candidate: Any) -> bool:
+        try:
+            mode.send(candidate, Random(f"{seed}:{failure.mode}:{failure.index}:way"))
+        except Exception as error:
+            return signature_of(error) == failure.signature
+        return False
+
+    return mode.small(given, fails)
+
+
+def shown(given: Any) -> str:
+    """An input as Python writes it."""
+    try:
+        return ascii(given)
+    except (RecursionError, ValueError):  # nested beyond what Python prints, or a number of 5,000 digits
+        return f"<{type(given).__name__} that cannot be printed; repeat the run to have it>"
+
+
+def saved(folder: Path, name: str, given: Any) -> Path:
+    """Write an input down: bytes as they are, documents as JSON, or as Python if JSON cannot hold them."""
+    folder.mkdir(parents=True, exist_ok=True)
+    if isinstance(given, bytes):
+        path, data = folder / f"{name}.bin", given
+    elif not_json(given):
+        path, data = folder / f"{name}.txt", shown(given).encode()
+    else:
+        path, data = folder / f"{name}.json", write_json(given)
+    path.write_bytes(data)
+    return path

@@ -1,0 +1,214 @@
+"""The way of one input through every door, and what must be true of it at each.
+
+Nothing but an `InputError` may ever come out of a door, and only out of those that read. What was read must
+come back exactly when it is written and read again, in every version; the two ways of decoding must agree;
+what the codec refuses, lint must have words for.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+from dray.api import codec, versions
+from dray.api.defaults import with_defaults
+from dray.api.gated import drop_disabled
+from dray.api.jsontext import duplicate_fields, not_json, read_json, write_json
+from dray.api.kinds import KINDS
+from dray.api.validate import (
+    validate_create,
+    validate_status_update,
+    validate_stored,
+    validate_update,
+    warnings_of,
+)
+from dray.errors import InputError
+from dray.gates import GATES, GateSet
+from dray.lint import Facts, crosscheck, inspect, settled
+from dray.manifests import Document, Source, as_json, as_yaml, expanded, read
+from tests.fuzz.sound import BY_HAND, TIME
+
+ALL_ON = GateSet.default()
+NAME = "input.yaml"
+HUGE = re.compile(r"\d{300}|[eE][+-]?\d{3}")
+
+
+class BrokenLawError(AssertionError):
+    """Something came out, but it is not what must come out."""
+
+
+def law(holds: bool, words: str) -> None:
+    if not holds:
+        raise BrokenLawError(words)
+
+
+def of_document(document: Any, random: Random) -> str:
+    """Bring a document through the doors; what became of it, in a word."""
+    try:
+        decoded = codec.decode_document(document)
+    except InputError as refused:
+        str(refused)
+        if not not_json(document):
+            text = write_json(document)
+            law(_refused(text), "a document is refused, but its bytes are not")
+            _filed(text, random)
+        return "refused"
+    text = write_json(document)
+    law(_alike(codec.decode(text), decoded), "bytes and document decode to different objects")
+    _taken(decoded, random)
+    _filed(text, random)
+    return "decoded, with unknown fields" if decoded.unknown else "decoded"
+
+
+def of_bytes(data: bytes, random: Random) -> str:
+    """Bring bytes through the doors; what became of them, in a word."""
+    outcome = "not JSON"
+    try:
+        duplicate_fields(data)
+        read_json(data)
+        outcome = "JSON, no object"
+        _taken(codec.decode(data), random)
+        outcome = "JSON, decoded"
+    except InputError as refused:
+        str(refused)
+    return f"{outcome}, {_filed(data, random)}"
+
+
+def _alike(one: codec.Decoded, other: codec.Decoded) -> bool:
+    same = _as_read(one.document) == _as_read(other.document)
+    return same and replace(one, document=None) == replace(other, document=None)
+
+
+def _as_read(document: Any) -> Any:
+    """Plain values as our reader gives them: a float is not always equal to the number it is written as."""
+    return read_json(write_json(document))
+
+
+def _refused(text: bytes) -> bool:
+    try:
+        codec.decode(text)
+    except InputError:
+        return True
+    return False
+
+
+# --- objects ---
+
+
+def _gates(random: Random) -> GateSet:
+    on: set[str] = set()
+    for name in GATES:
+        if on.issuperset(GATES[name].requires) and random.random() < 0.6:
+            on.add(name)
+    return GateSet(frozenset(on))
+
+
+def _taken(decoded: codec.Decoded, random: Random) -> None:
+    """What is done with everything that was decoded."""
+    for unknown in decoded.unknown:
+        str(unknown)
+    if decoded.kind.open:
+        _open(decoded, random)
+    else:
+        _closed(decoded, random)
+    _judged(decoded, with_defaults(decoded.object, now=TIME), random)
+
+
+def _open(decoded: codec.Decoded, random: Random) -> None:
+    document = decoded.document
+    read_once = _as_read(document)
+    law(_as_read(read_once) == read_once, "the document of an open object does not round-trip")
+    gates = _gates(random)
+    kept = drop_disabled(decoded.kind, document, None, gates).object
+    law(drop_disabled(decoded.kind, kept, None, gates).object is kept, "dropping twice drops more")
+    law(
+        drop_disabled(decoded.kind, document, document, gates).object is document, "fields in use are dropped"
+    )
+
+
+def _closed(decoded: codec.Decoded, random: Random) -> None:
+    kind, obj = decoded.kind, decoded.object
+    for version in kind.versions:
+        text = codec.encode(obj, version)
+        again = codec.decode(text)
+        law(again.object == obj and not again.unknown, f"the object does not come back from {version}")
+        law(codec.encode(again.object, version) == text, f"the text of {version} does not come back")
+    filled = with_defaults(obj, now=TIME)
+    law(with_defaults(filled, now="2030-01-01T00:00:00Z") is filled, "filling twice fills more")
+    gates = _gates(random)
+    kept = drop_disabled(kind, obj, None, gates).object
+    law(drop_disabled(kind, kept, None, gates).object is kept, "dropping twice drops more")
+    law(drop_disabled(kind, obj, None, ALL_ON).object is obj, "something is dropped with every gate on")
+    law(codec.decode(codec.encode(kept)).object == kept, "what is left after dropping does not come back")
+
+
+_OLD: dict[type, Any] = {}
+for _document in BY_HAND:
+    _decoded = codec.decode_document(_document)
+    _OLD[type(_decoded.object)] = with_defaults(_decoded.object, now=TIME)
+_KINDS = {kind.type: kind for kind in KINDS}
+
+
+def _judged(decoded: codec.Decoded, obj: Any, random: Random) -> None:
+    errors = [*validate_create(obj), *validate_stored(obj), *validate_update(obj, obj)]
+    old = _OLD[type(obj)]
+    for new, before in ((obj, old), (old, obj)):
+        errors += validate_update(new, before)
+        errors += validate_status_update(new, before)
+    for error in errors:
+        str(error)
+        for version in decoded.kind.versions:
+            versions.place_in(decoded.kind, version, error.path)
+    for caution in warnings_of(obj):
+        str(caution)
+
+
+# --- lint ---
+
+
+def _filed(data: bytes, random: Random) -> str:
+    """What bytes are to the reader of manifests: some are JSON, but no text that may stand in a file."""
+    try:
+        count = _linted(data, random)
+    except InputError as refused:
+        str(refused)
+        return "no manifest"
+    return "manifest" if count else "empty manifest"
+
+
+def _linted(data: bytes, random: Random) -> int:
+    """Lint bytes as a file, and write back what was in it; how many documents there were."""
+    source = Source.decode(NAME, data)
+    gates, count = _gates(random), 0
+    facts: list[Facts] = []
+    for document in read(source):
+        count += 1
+        inspected = inspect(document, gates, now=TIME)
+        facts += inspected.facts
+        said = bool(inspected.findings)
+        law(said or not any(map(_undecodable, expanded(document))), "lint has no words for what is refused")
+        if count % 8 == random.randrange(8):
+            _written_back(document)
+    settled(crosscheck(facts, complete=True), lambda _name: read(source))
+    return count
+
+
+def _undecodable(item: Document) -> bool:
+    try:
+        codec.decode_document(item.value)
+    except InputError:
+        return True
+    return False
+
+
+def _written_back(document: Document) -> None:
+    for written in (as_json([document.value]), as_yaml([document.value])):
+        if HUGE.search(written):  # no API server reads such a number, and neither do we in YAML
+            continue
+        try:
+            again = [document.value for document in read(Source.decode(NAME, written.encode()))]
+        except InputError as refused:
+            raise BrokenLawError("a manifest that is written cannot be read") from refused
+        law(again == [document.value], "a manifest that is written does not read the same")
