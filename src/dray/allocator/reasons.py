@@ -35,6 +35,7 @@ class Reason(StrEnum):
     POOL_INCOMPLETE = "PoolIncomplete"
     POOL_INVALID = "PoolInvalid"
     BINDING_CONDITIONS = "BindingConditions"
+    LEADS_NOWHERE = "LeadsNowhere"
 
 
 TEXTS: dict[Reason, tuple[str, str]] = {
@@ -57,6 +58,7 @@ TEXTS: dict[Reason, tuple[str, str]] = {
     Reason.POOL_INCOMPLETE: ("pool is incomplete", "wait for its driver to publish the missing slices"),
     Reason.POOL_INVALID: ("pool is invalid", "its driver must publish a sound pool"),
     Reason.BINDING_CONDITIONS: ("needs binding conditions, which are off", "turn their gate on"),
+    Reason.LEADS_NOWHERE: ("fits, but then nothing is left for the rest", "ask for fewer devices"),
 }
 """Reason, what it says, what usually helps. The hints people see are checked first: see explain/hints."""
 

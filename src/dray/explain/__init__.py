@@ -1,0 +1,26 @@
+"""From the beats of a search to understanding: why these devices, why not, what would help.
+
+`diagnose` asks the same engine that allocates and makes a `Diagnosis` of its story; the page for people, the
+line for events and the document for machines are made of it here and nowhere else. Nothing here decides
+anything, reads files, prints or knows colours. Placement, the simulator and the doors import it; the
+allocator never does.
+"""
+
+from dray.explain.diagnose import diagnose, of_fault
+from dray.explain.diagnosis import Diagnosis, Hint, NodeStory, Outcome, Verdict
+from dray.explain.document import to_document
+from dray.explain.text import Role, render_text, summary
+
+__all__ = [
+    "Diagnosis",
+    "Hint",
+    "NodeStory",
+    "Outcome",
+    "Role",
+    "Verdict",
+    "diagnose",
+    "of_fault",
+    "render_text",
+    "summary",
+    "to_document",
+]

@@ -1,0 +1,110 @@
+"""From a question to a diagnosis: every kind of node is asked once, and what would help is tried.
+
+Theory of operation: nodes whose devices are the same, taken the same, have one shape, and one search answers
+for all of them. Only the flaws of their pools may still differ, so nodes are kept apart by both. Each group
+gets one story. When nothing fits, `hints` looks for changes, starting from the closest stories.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from dray.allocator.search import BUDGET
+from dray.allocator.stock import Shape, Stock, View
+from dray.allocator.wants import Ask, ask_of, named
+from dray.api.core import Node
+from dray.api.resource import ResourceClaim
+from dray.errors import AllocationFault
+from dray.explain.diagnosis import Diagnosis, Fault, Hint, Outcome, Verdict
+from dray.explain.hints import MOST, Question, find_hints
+from dray.explain.stories import Scene, closeness, scene_of
+from dray.explain.tale import PATIENCE, Tale, tell
+from dray.explain.witness import Witness, flaw_of
+
+TALES_IN_FULL = 50
+"""How many different shapes get the patience that a full story takes; further ones are told in short."""
+
+_FAULT = re.compile(r"claim (\S+): (.*?): (.*)", re.DOTALL)
+
+
+def diagnose(
+    stock: Stock,
+    claims: Sequence[ResourceClaim],
+    nodes: Iterable[Node],
+    *,
+    budget: int = BUDGET,
+    pod: str = "",
+    hints: int = MOST,
+) -> Diagnosis:
+    """Why some claims fit which node with which devices, or why they fit none, and what would help.
+
+    The claims are those of one pod that still need devices. `pod` is its name, as `namespace/name`, and
+    empty for a claim on its own. At most `hints` hints are looked for; none when it is 0.
+    """
+    ordered = sorted(nodes, key=lambda node: node.metadata.name)
+    question = Question(stock, tuple(claims), ordered, hints)
+    try:
+        ask = ask_of(claims, stock.classes.get)
+    except AllocationFault as fault:
+        found = find_hints(question, ()) if hints else ()
+        return of_fault(fault, claims, pod=pod, hints=found)
+    scenes = _scenes(stock, ask, ordered, budget)
+    verdict = _verdict(scenes)
+    helping = hints > 0 and verdict is not Verdict.FITS
+    return Diagnosis(
+        verdict=verdict,
+        pod=pod,
+        claims=tuple(named(claim) for claim in claims),
+        stories=tuple(scene.story for scene in scenes),
+        hints=find_hints(question, scenes) if helping else (),
+    )
+
+
+def of_fault(
+    fault: AllocationFault, claims: Sequence[ResourceClaim] = (), *, pod: str = "", hints: Sequence[Hint] = ()
+) -> Diagnosis:
+    """The diagnosis of a claim that no node could ever answer."""
+    said = _FAULT.fullmatch(str(fault))
+    claim, field, text = said.groups() if said else ("", "", str(fault))
+    return Diagnosis(
+        verdict=Verdict.FAULTY,
+        pod=pod,
+        claims=tuple(named(claim) for claim in claims),
+        fault=Fault(claim=claim, field=field, text=text),
+        hints=tuple(hints),
+    )
+
+
+def _scenes(stock: Stock, ask: Ask, nodes: Sequence[Node], budget: int) -> list[Scene]:
+    """One scene per kind of node, the best or closest first."""
+    alike: dict[tuple[Shape, tuple[object, ...]], list[View]] = {}
+    for node in nodes:
+        view = stock.seen_from(node)
+        alike.setdefault((view.shape, _flaws(view)), []).append(view)
+    tales: dict[Shape, Tale] = {}
+    scenes = []
+    for (shape, _), views in alike.items():
+        if shape not in tales:
+            tales[shape] = tell(ask, shape, budget, PATIENCE if len(tales) < TALES_IN_FULL else 0)
+        witness = Witness(ask, views[0], stock.usage)
+        names = tuple([view.node.metadata.name for view in views])
+        scenes.append(scene_of(ask, witness, tales[shape], names))
+    return sorted(scenes, key=lambda scene: closeness(scene.story))
+
+
+def _flaws(view: View) -> tuple[object, ...]:
+    """The flaws of a node's pools, alike for nodes that differ only in their own name."""
+    if not view.shape.flaws:
+        return ()
+    flaws = [flaw_of(s.pool, s.flaw, view.node.metadata.name) for s in view.shelves if s.flaw is not None]
+    return tuple(msgspec.structs.replace(flaw, pool="") for flaw in flaws)
+
+
+def _verdict(scenes: Sequence[Scene]) -> Verdict:
+    outcomes = {scene.story.outcome for scene in scenes}
+    if Outcome.FITS in outcomes:
+        return Verdict.FITS
+    return Verdict.UNKNOWN if Outcome.GAVE_UP in outcomes else Verdict.REFUSED

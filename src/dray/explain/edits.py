@@ -1,0 +1,56 @@
+"""Small edits of claims: the same claims with one thing asked differently.
+
+Claims are frozen; an edit returns new ones and shares everything it does not touch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import msgspec
+
+from dray.api.resource import (
+    DeviceClaim,
+    DeviceRequest,
+    DeviceSubRequest,
+    ExactDeviceRequest,
+    ResourceClaim,
+)
+
+Claims = tuple[ResourceClaim, ...]
+T = TypeVar("T", ExactDeviceRequest, DeviceSubRequest)
+Edit = Callable[..., ExactDeviceRequest | DeviceSubRequest]
+"""Takes a request or an alternative and returns it changed; of the same type."""
+
+
+def edit_want(claims: Claims, index: int, name: str, edit: Edit) -> Claims:
+    """Claims with one request, or one alternative (`request/alternative`), changed."""
+    request, _, alternative = name.partition("/")
+
+    def changed(asked: DeviceRequest) -> DeviceRequest:
+        if asked.name != request:
+            return asked
+        if asked.exactly is not None:
+            return msgspec.structs.replace(asked, exactly=edit(asked.exactly))
+        subs = tuple(edit(sub) if sub.name == alternative else sub for sub in asked.first_available)
+        return msgspec.structs.replace(asked, first_available=subs)
+
+    devices = claims[index].spec.devices
+    return _with_devices(
+        claims, index, msgspec.structs.replace(devices, requests=tuple(map(changed, devices.requests)))
+    )
+
+
+def drop_constraint(claims: Claims, index: int, position: int) -> Claims:
+    """Claims without one constraint."""
+    devices = claims[index].spec.devices
+    kept = tuple(said for i, said in enumerate(devices.constraints) if i != position)
+    return _with_devices(claims, index, msgspec.structs.replace(devices, constraints=kept))
+
+
+def _with_devices(claims: Claims, index: int, devices: DeviceClaim) -> Claims:
+    claim = claims[index]
+    spec = msgspec.structs.replace(claim.spec, devices=devices)
+    changed = msgspec.structs.replace(claim, spec=spec)
+    return (*claims[:index], changed, *claims[index + 1 :])

@@ -1,0 +1,167 @@
+"""A story as lines: what was found, what was not, and what stood in the way.
+
+A line is a lead and pieces, so that whoever lays out the page can break it between pieces. Devices that are
+not of the class somebody asked for are left out of the count: a network card is not a GPU that failed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from dray.allocator.reasons import Reason
+from dray.explain.diagnosis import Account, Attempt, Found, NodeStory, Outcome
+from dray.explain.phrases import error_line, flaw_text, nearest_text, obstacle_text, tally
+from dray.explain.words import counted, plain, plural
+
+_FEW_LABELS = 3
+
+
+class Line(msgspec.Struct, frozen=True):
+    """A lead and what follows it, joined by dots in the middle."""
+
+    lead: str
+    pieces: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return " ".join(filter(None, (self.lead, " · ".join(self.pieces))))
+
+
+def story_lines(story: NodeStory, *, named: bool, one_claim: bool) -> list[Line]:
+    """What to say about the nodes of a story that do not fit."""
+    if story.outcome is Outcome.FAULTED and story.fault is not None:
+        return list(_fault_lines(story, story.fault, named))
+    lines = []
+    if story.outcome is Outcome.GAVE_UP:
+        lines.append(
+            Line(f"gave up after {counted(story.steps - 1)} steps: it may fit; a larger budget may tell")
+        )
+    lines += _progress(story, one_claim)
+    several = len(story.attempts) > 1
+    for attempt in story.attempts:
+        told = attempt_lines(attempt, named=named, flawed=bool(story.pools))
+        alternative = attempt.request.partition("/")[2]
+        lines += [_after(f"{alternative}: ", told[0]), *told[1:]] if several and told else told
+    lines += [Line(flaw_text(flaw, named=named)) for flaw in story.pools if _matters(flaw.driver, story)]
+    return lines or [Line("no devices fit")]
+
+
+def attempt_lines(attempt: Attempt, *, named: bool, flawed: bool = False) -> list[Line]:
+    """What stood in the way of one alternative."""
+    lines = []
+    if attempt.obstacle is not None:
+        text = obstacle_text(attempt.obstacle)
+        lines += [Line(text)] if text else []
+        if attempt.obstacle.reason in _WHOLE:
+            return lines
+    inside = [account for account in attempt.devices if not _outside(account)]
+    if not attempt.devices:
+        return lines if lines or flawed else [Line("no driver publishes devices here")]
+    if not inside:
+        return lines + _no_match(attempt, f"no device is in class {attempt.device_class}", named)
+    if all(account.why is not None and account.why.reason is Reason.UNSUITED for account in inside):
+        only = {account.why.expression for account in inside if account.why is not None}
+        if len(only) == 1:
+            return lines + _no_match(attempt, "no device matches", named)
+    return [*lines, _tally_line(attempt, inside, named)]
+
+
+_WHOLE = frozenset({Reason.TOO_MANY_DEVICES, Reason.POOL_INCOMPLETE, Reason.POOL_INVALID})
+"""Obstacles that end an alternative before any device is looked at."""
+
+
+def _tally_line(attempt: Attempt, inside: Sequence[Account], named: bool) -> Line:
+    drivers = {account.device.driver for account in inside}
+    counting = [a for a in attempt.devices if not _outside(a) or a.device.driver in drivers]
+    had = sum(account.why is None for account in counting)
+    pieces = tally(counting, named=named)
+    if len(counting) == 1 and pieces:
+        return Line("the only device:", (pieces[0].partition(" ")[2],))
+    if attempt.every:
+        return Line(f"all {plural(len(counting), 'device')} are asked for:", tuple(pieces))
+    return Line(f"of {plural(len(counting), 'device')}:", (*([f"{had} found"] if had else []), *pieces))
+
+
+def _no_match(attempt: Attempt, lead: str, named: bool) -> list[Line]:
+    """Nothing matches: the selector that most devices fail, and the device that comes nearest."""
+    failed = [a.why.expression for a in attempt.devices if a.why is not None and a.why.expression]
+    expression = max(dict.fromkeys(failed), key=failed.count)
+    lines = [Line(f"{lead}: {plain(expression)}")]
+    if attempt.nearest is not None and attempt.nearest.condition in expression:
+        lines.append(Line(nearest_text(attempt.nearest, expression, named=named)))
+    return lines
+
+
+def _outside(account: Account) -> bool:
+    """Whether a device is not of the class at all."""
+    why = account.why
+    return why is not None and why.reason is Reason.UNSUITED and why.owner.startswith("class ")
+
+
+def _matters(driver: str, story: NodeStory) -> bool:
+    """Whether a flawed pool could have helped: its driver has devices of the class, or nobody has."""
+    drivers = {a.device.driver for attempt in story.attempts for a in attempt.devices if not _outside(a)}
+    return not drivers or driver in drivers or any(attempt.every for attempt in story.attempts)
+
+
+def _fault_lines(story: NodeStory, fault: Account, named: bool) -> Iterator[Line]:
+    why = fault.why
+    assert why is not None
+    who = fault.device.device if named else "a device"
+    if why.reason is Reason.BROKEN_SELECTOR:
+        yield Line(f"a selector fails on {who}: {error_line(why.error)}")
+        yield Line(f"{why.owner}: {plain(why.expression)}")
+    else:
+        yield Line(f"the amount of `{why.name}` on {who} is beyond what a range can hold: {why.wanted}")
+
+
+def _progress(story: NodeStory, one_claim: bool) -> list[Line]:
+    """Which requests found devices, and which one did not; nothing when there was only one to find."""
+    if not story.attempts:
+        return []
+    furthest = max(story.attempts, key=lambda attempt: attempt.found)
+    several = len(story.attempts) > 1
+    had = [(f.claim, f.request, f.label) for f in story.found]
+    if not several and not furthest.every:
+        own = range(furthest.found)
+        had += [(furthest.claim, furthest.request, f"{furthest.request}[{nth}]") for nth in own]
+    if not had and not story.untried and not several:
+        return []
+    request = furthest.request if furthest.every else furthest.label
+    request = furthest.request.partition("/")[0] if several else request
+    failed = request + ("" if one_claim else f" (claim {furthest.claim})")
+    tail = f": none of {len(story.attempts)} alternatives" if several else ""
+    untried = f" ({', '.join(story.untried)} not tried)" if story.untried else ""
+    if not had:
+        return [Line(f"{failed} not found{tail}{untried}")]
+    return [Line(f"{_labels(had, one_claim)} found, {failed} not{tail}{untried}")]
+
+
+def _labels(had: Sequence[tuple[str, str, str]], one_claim: bool) -> str:
+    """Labels of devices that were found; many of one request are drawn together."""
+    groups: dict[tuple[str, str], list[str]] = {}
+    for claim, request, label in had:
+        groups.setdefault((claim, request), []).append(label)
+    said = []
+    for (claim, request), labels in groups.items():
+        few = len(labels) <= _FEW_LABELS
+        text = " ".join(labels) if few else f"{request}[0..{len(labels) - 1}]"
+        said.append(text if one_claim else f"{text} (claim {claim})")
+    return " ".join(said)
+
+
+def _after(lead: str, line: Line) -> Line:
+    return Line(lead + line.lead, line.pieces)
+
+
+def found_labels(found: Sequence[Found], one_claim: bool) -> str:
+    """Which requests got which devices, on one line."""
+    return ", ".join(
+        f"{f.label}{'' if one_claim else f' (claim {f.claim})'} {f.device.device}" for f in found
+    )
+
+
+def relevant(found: Found) -> list[Account]:
+    """The devices a pick was preferred to, without those that are not of the class."""
+    return [account for account in found.passed_over if not _outside(account)]

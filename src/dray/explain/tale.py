@@ -1,0 +1,147 @@
+"""Listening to a search: how far it came, where it ended, what it turned back from.
+
+Theory of operation: beats come depth first, so the picks that stand at any moment are a stack, and a beat at
+a point says that everything taken at that point or behind it is undone. Of all dead ends the *furthest* is
+kept: the latest request anybody came to, with the most devices for it, and under those very picks the dead
+ends of its other alternatives. Picks that were undone leave a *fate*: the request that found nothing then.
+
+Counting ahead ends branches without looking at devices, which is fast and tells little. So the story is
+first asked for without it, with a small budget (`PATIENCE`); only when that does not come to an end the
+search is run as the allocator runs it. Both give the same answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from dray.allocator.beats import Beat, DeadEnd, Ending, Faulted, GaveUp, Pick, Point, Took
+from dray.allocator.reasons import Refusal
+from dray.allocator.search import search
+from dray.allocator.stock import Shape
+from dray.allocator.wants import Ask, Want
+
+PATIENCE = 1_000
+"""Steps that a search may take for the sake of a better story."""
+
+Place = tuple[int, int]
+"""Choice and device of it: where on the way a pick stands."""
+
+
+class Halt(msgspec.Struct, frozen=True, eq=False):
+    """A dead end: the point, the picks that stood, and what kept the whole alternative from being tried."""
+
+    point: Point
+    picks: tuple[Pick, ...]
+    obstacle: Refusal | None
+
+
+class Tale(msgspec.Struct, frozen=True, eq=False):
+    """What a search told: its ending, the furthest dead ends, and for the final path what was left behind."""
+
+    ending: Ending
+    furthest: tuple[Halt, ...]
+    left_behind: dict[int, tuple[Halt, ...]]
+    fates: dict[Place, dict[tuple[Want, int], Point]]
+
+
+def tell(ask: Ask, shape: Shape, budget: int, patience: int = PATIENCE) -> Tale:
+    """The story of an ask on a shape, as much of it as patience allows."""
+    if patience:
+        tale = listen(search(ask, shape, min(patience, budget), foresight=False))
+        if not isinstance(tale.ending, GaveUp) or patience >= budget:
+            return tale
+        answer = listen(search(ask, shape, budget))
+        if not answer.furthest or (tale.furthest and _depth(tale) >= _depth(answer)):
+            # The answer is the real one; the way there is told by the walk that looked at every device.
+            return msgspec.structs.replace(answer, furthest=tale.furthest)
+        return answer
+    return listen(search(ask, shape, budget))
+
+
+def _depth(tale: Tale) -> Place:
+    return max(_place(halt.point) for halt in tale.furthest)
+
+
+def listen(beats: Iterable[Beat]) -> Tale:
+    """Drain a search."""
+    listener = _Listener()
+    for beat in beats:
+        listener.hear(beat)
+    return listener.tale()
+
+
+def _place(point: Point) -> Place:
+    return point.choice.index, point.nth
+
+
+class _Record:
+    """The dead ends of one choice under the same picks: the furthest of each alternative."""
+
+    def __init__(self, before: tuple[Pick, ...]) -> None:
+        self.before = before
+        self.halts: dict[Want, Halt] = {}
+
+
+class _Listener:
+    """A story while it is being told."""
+
+    def __init__(self) -> None:
+        self._stack: list[Pick] = []
+        self._here: dict[int, _Record] = {}
+        self._furthest: _Record | None = None
+        self._depth: Place = (-1, -1)
+        self._latest: Point | None = None
+        self._fates: dict[Place, dict[tuple[Want, int], Point]] = {}
+        self._ending: Ending | None = None
+
+    def hear(self, beat: Beat) -> None:
+        match beat:
+            case Took():
+                self._undo(beat.pick.point)
+                self._stack.append(beat.pick)
+            case DeadEnd():
+                self._undo(beat.point)
+                self._note(Halt(beat.point, tuple(self._stack), beat.short))
+            case Faulted():
+                self._undo(beat.point)
+                self._note(Halt(beat.point, tuple(self._stack), beat.refusal))
+                self._ending = beat
+            case _:
+                self._ending = beat
+
+    def _undo(self, point: Point) -> None:
+        """Forget the picks at a point and behind it; the one at the point has met its fate."""
+        here = _place(point)
+        while self._stack and _place(self._stack[-1].point) >= here:
+            gone = self._stack.pop()
+            if self._latest is not None and _place(gone.point) == here:
+                self._fates.setdefault(here, {})[gone.point.want, gone.candidate] = self._latest
+        if self._fates:
+            # What was tried further on was tried behind other picks.
+            self._fates = {place: fate for place, fate in self._fates.items() if place <= here}
+
+    def _note(self, halt: Halt) -> None:
+        index = halt.point.choice.index
+        before = tuple([pick for pick in halt.picks if pick.point.choice.index < index])
+        record = self._here.get(index)
+        if record is None or record.before != before:
+            record = self._here[index] = _Record(before)
+        known = record.halts.get(halt.point.want)
+        if known is None or halt.point.nth > known.point.nth:
+            record.halts[halt.point.want] = halt
+        if _place(halt.point) > self._depth:
+            self._depth = _place(halt.point)
+            self._furthest = record
+        self._latest = halt.point
+
+    def tale(self) -> Tale:
+        assert self._ending is not None
+        furthest = tuple(self._furthest.halts.values()) if self._furthest is not None else ()
+        behind = {
+            index: tuple(record.halts.values())
+            for index, record in self._here.items()
+            if record.before == tuple(pick for pick in self._stack if pick.point.choice.index < index)
+        }
+        return Tale(self._ending, furthest, behind, self._fates)

@@ -1,0 +1,227 @@
+"""A tiny builder of clusters, and a judge that knows just enough to read the selectors of these tests.
+
+A device is a line: a name and words.
+
+    gpu-0 numa=0 memory:40Gi held=ml/old taint=gpu.example/maintenance:NoSchedule
+    gpu-1 shared memory:10Gi share=ml/old/memory:7Gi
+    part-0 draws=board/memory:20Gi
+
+`name=value` is an attribute, `name:amount` a capacity; everything is of the driver `gpu.example`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from dray.allocator.stock import Stock
+from dray.allocator.usage import Usage
+from dray.api.core import Node
+from dray.api.meta import ObjectMeta
+from dray.api.resource import (
+    AllocationResult,
+    CapacityRequestPolicy,
+    CapacityRequirements,
+    CELDeviceSelector,
+    Counter,
+    CounterSet,
+    Device,
+    DeviceAllocationResult,
+    DeviceAttribute,
+    DeviceCapacity,
+    DeviceClaim,
+    DeviceClass,
+    DeviceClassSpec,
+    DeviceConstraint,
+    DeviceCounterConsumption,
+    DeviceRequest,
+    DeviceRequestAllocationResult,
+    DeviceSelector,
+    DeviceSubRequest,
+    DeviceTaint,
+    DeviceToleration,
+    ExactDeviceRequest,
+    ResourceClaim,
+    ResourceClaimSpec,
+    ResourceClaimStatus,
+    ResourcePool,
+    ResourceSlice,
+    ResourceSliceSpec,
+)
+from dray.explain import Diagnosis, diagnose
+from dray.values.quantity import Quantity
+
+DRIVER = "gpu.example"
+Amounts = dict[str, Quantity]
+
+
+class Cluster:
+    """Nodes with one pool each, and who holds what."""
+
+    def __init__(self) -> None:
+        self.nodes: list[Node] = []
+        self.slices: list[ResourceSlice] = []
+        self.held: list[ResourceClaim] = []
+        self.classes = [device_class("gpu", f'device.driver == "{DRIVER}"')]
+
+    def node(self, name: str, lines: str = "", *, driver: str = DRIVER, **pool: Any) -> Cluster:
+        """A node with a pool of its name; `pool` may say `slices`, `generation` and `counters`."""
+        if all(node.metadata.name != name for node in self.nodes):
+            self.nodes.append(Node(metadata=ObjectMeta(name=name)))
+        devices = [self._device(line.split(), driver, name) for line in lines.strip().splitlines()]
+        generation, expected = pool.get("generation", 1), pool.get("slices", 1)
+        counters = pool.get("counters")
+        if counters:
+            expected += 1
+            self._publish(f"{name}-counters", driver, name, (generation, expected), shared_counters=counters)
+        if devices:
+            self._publish(name, driver, name, (generation, expected), devices=tuple(devices))
+        return self
+
+    def _publish(self, name: str, driver: str, node: str, pool: tuple[int, int], **content: Any) -> None:
+        at = ResourcePool(name=node, generation=pool[0], resource_slice_count=pool[1])
+        spec = ResourceSliceSpec(driver=driver, node_name=node, pool=at, **content)
+        name = f"{name}-{driver}-{len(self.slices)}"
+        self.slices.append(ResourceSlice(metadata=ObjectMeta(name=name), spec=spec))
+
+    def _device(self, words: list[str], driver: str, pool: str) -> Device:
+        name, *rest = words
+        said: dict[str, Any] = {"attributes": {}, "capacity": {}, "taints": (), "consumes_counters": ()}
+        for word in rest:
+            key, _, value = word.partition("=")
+            if key == "held":
+                self._hold(value, (driver, pool, name), {})
+            elif key == "share":
+                holder, _, amount = value.rpartition("/")
+                self._hold(holder, (driver, pool, name), amounts(amount))
+            elif key == "taint":
+                taint, _, effect = value.rpartition(":")
+                said["taints"] += (DeviceTaint(key=taint, effect=effect),)
+            elif key == "draws":
+                group, _, amount = value.partition("/")
+                drawn = {n: Counter(value=q) for n, q in amounts(amount).items()}
+                said["consumes_counters"] = (DeviceCounterConsumption(counter_set=group, counters=drawn),)
+            elif word == "shared":
+                said["allow_multiple_allocations"] = True
+            elif "=" in word:
+                typed = {"int_value": int(value)} if value.isdigit() else {"string_value": value}
+                said["attributes"][key] = DeviceAttribute(**typed)
+            else:
+                said["capacity"] |= {n: capacity(q) for n, q in amounts(word).items()}
+        return Device(name=name, **said)
+
+    def _hold(self, holder: str, place: tuple[str, str, str], consumed: Amounts) -> None:
+        driver, pool, device = place
+        result = DeviceRequestAllocationResult(
+            request="x", driver=driver, pool=pool, device=device, consumed_capacity=consumed
+        )
+        allocation = AllocationResult(devices=DeviceAllocationResult(results=(result,)))
+        namespace, _, name = holder.partition("/")
+        meta = ObjectMeta(name=name, namespace=namespace)
+        self.held.append(ResourceClaim(metadata=meta, status=ResourceClaimStatus(allocation=allocation)))
+
+    def add_class(self, name: str, *expressions: str) -> Cluster:
+        self.classes.append(device_class(name, *expressions))
+        return self
+
+    @property
+    def stock(self) -> Stock:
+        return Stock(self.slices, self.classes, Usage.of(self.held), judge)
+
+    def ask(self, *claims: ResourceClaim, pod: str = "ml/train", **more: Any) -> Diagnosis:
+        return diagnose(self.stock, claims, self.nodes, pod=pod, **more)
+
+
+def device_class(name: str, *expressions: str) -> DeviceClass:
+    return DeviceClass(metadata=ObjectMeta(name=name), spec=DeviceClassSpec(selectors=selectors(expressions)))
+
+
+def selectors(expressions: Sequence[str]) -> tuple[DeviceSelector, ...]:
+    return tuple(DeviceSelector(cel=CELDeviceSelector(expression=text)) for text in expressions)
+
+
+def amounts(text: str) -> Amounts:
+    """`memory:40Gi,cores:8` as quantities."""
+    pairs = (pair.split(":") for pair in text.split(","))
+    return {name: Quantity.parse(amount) for name, amount in pairs}
+
+
+def capacity(amount: Quantity, policy: CapacityRequestPolicy | None = None) -> DeviceCapacity:
+    return DeviceCapacity(value=amount, request_policy=policy)
+
+
+def counter_set(name: str, text: str) -> tuple[CounterSet, ...]:
+    return (CounterSet(name=name, counters={n: Counter(value=q) for n, q in amounts(text).items()}),)
+
+
+def _asked(said: dict[str, Any]) -> dict[str, Any]:
+    every = said.get("all", False)
+    wanted = amounts(said["capacity"]) if "capacity" in said else None
+    tolerated = tuple(DeviceToleration(key=key, operator="Exists") for key in said.get("tolerates", ()))
+    return {
+        "device_class_name": said.get("of", "gpu"),
+        "selectors": selectors(said.get("where", ())),
+        "allocation_mode": "All" if every else "ExactCount",
+        "count": 0 if every else said.get("count", 1),
+        "tolerations": tolerated,
+        "capacity": CapacityRequirements(requests=wanted) if wanted is not None else None,
+    }
+
+
+def request(name: str = "gpu", **said: Any) -> DeviceRequest:
+    """A request; `of` names the class, `where` are selectors; further: count, all, capacity, tolerates."""
+    return DeviceRequest(name=name, exactly=ExactDeviceRequest(**_asked(said)))
+
+
+def first_of(name: str, **alternatives: dict[str, Any]) -> DeviceRequest:
+    """A request with alternatives."""
+    subs = tuple(DeviceSubRequest(name=sub, **_asked(said)) for sub, said in alternatives.items())
+    return DeviceRequest(name=name, first_available=subs)
+
+
+def claim(*requests: DeviceRequest, same: str = "", different: str = "", name: str = "gpus") -> ResourceClaim:
+    """A claim of the namespace `ml`, with at most one constraint of each kind over everything."""
+    constraints = [DeviceConstraint(match_attribute=f"{DRIVER}/{same}")] if same else []
+    constraints += [DeviceConstraint(distinct_attribute=f"{DRIVER}/{different}")] if different else []
+    devices = DeviceClaim(requests=requests or (request(),), constraints=tuple(constraints))
+    meta = ObjectMeta(name=name, namespace="ml")
+    return ResourceClaim(metadata=meta, spec=ResourceClaimSpec(devices=devices))
+
+
+_CONDITION = re.compile(
+    r'device\.(driver|(?:attributes|capacity)\["[\w.]+"\]\.(\w+)) (==|>=|<=) (?:quantity\()?"?([\w.]+)"?\)?'
+)
+
+
+def judge(expression: str, driver: str, device: Device) -> bool | str:
+    """Conditions joined by `&&`; a missing attribute or capacity is an error, as in CEL."""
+    for text in expression.split(" && "):
+        said = _CONDITION.fullmatch(text)
+        if said is None:
+            return f"cannot read `{text}`"
+        what, name, operator, right = said.groups()
+        left: Any = driver
+        if what != "driver":
+            held = device.capacity.get(name) if what.startswith("capacity") else device.attributes.get(name)
+            if held is None:
+                return f"no such key: {name}\n{text}"
+            left = held.value if isinstance(held, DeviceCapacity) else (held.held() or ("", ("",)))[1][0]
+        if isinstance(left, Quantity):
+            wanted: Any = Quantity.parse(right)
+        else:
+            wanted = int(right) if isinstance(left, int) else right
+        if not {"==": left == wanted, ">=": left >= wanted, "<=": left <= wanted}[operator]:
+            return False
+    return True
+
+
+def memory(operator: str, amount: str) -> str:
+    """A selector on memory."""
+    return f'device.capacity["{DRIVER}"].memory {operator} quantity("{amount}")'
+
+
+def attribute(name: str, value: object) -> str:
+    """A selector on an attribute."""
+    text = value if isinstance(value, int) else f'"{value}"'
+    return f'device.attributes["{DRIVER}"].{name} == {text}'
