@@ -188,13 +188,14 @@ def _position(point: Point) -> int:
 
 
 def closeness(story: NodeStory) -> tuple[Any, ...]:
-    """Sorts stories: those that fit first, then the closest ones."""
+    """Sorts stories: those that fit first, in the order nodes are chosen; then the closest ones."""
+    if story.outcome is Outcome.FITS:
+        return (False, story.rank, story.nodes[0])
     refused = [account.why for attempt in story.attempts for account in attempt.devices if account.why]
     furthest_rule = max((_RANK[why.reason] for why in refused), default=-1)
     found = max((attempt.found for attempt in story.attempts), default=0)
     return (
-        story.outcome is not Outcome.FITS,
-        story.rank if story.outcome is Outcome.FITS else 0,
+        True,
         -len({(entry.claim, entry.request) for entry in story.found}),
         -found,
         -furthest_rule,
