@@ -25,8 +25,7 @@ from dray.allocator.search import search
 from dray.allocator.stock import Stock, View
 from dray.allocator.usage import Usage
 from dray.allocator.verify import Given, verify
-from dray.allocator.wants import Ask, ask_of
-from dray.api.resource import AllocationResult
+from dray.allocator.wants import ask_of
 from dray.errors import AllocationFault
 from tests.brute.deadends import accounted, truly_dead
 from tests.brute.plain import ClaimFault, DeviceFault, Picks, PlainSearch, TooLarge
@@ -102,7 +101,7 @@ class Bench:
         self.expected = plain_answer(problem) if expected is None else expected
         self.stock = stock_of(problem)
         self.view = self.stock.seen_from(problem.node)
-        self.ask: Ask | None = None
+        self.ask: Any = None
         with suppress(AllocationFault):
             self.ask = ask_of(problem.claims, self.stock.classes.get)
 
@@ -119,7 +118,7 @@ def stock_of(problem: Problem) -> Stock:
     return Stock(problem.slices, problem.classes, Usage.of(problem.held), judged)
 
 
-def results_of(problem: Problem, stock: Stock | None = None) -> tuple[AllocationResult, ...] | None:
+def results_of(problem: Problem, stock: Stock | None = None) -> Any:
     """The allocations of a problem, if it has any."""
     try:
         found = allocate(stock or stock_of(problem), problem.claims, problem.node, new_share_id=share_ids())

@@ -67,7 +67,9 @@ def _selector(view: View, picks: Sequence[Pick]) -> NodeSelector | None:
     """Where the devices can be used together: this node, or what all selectors have in common."""
     common: NodeSelector | None = None
     for pick in picks:
-        reach = view.shape.reaches[pick.candidate]
+        # Not the shape's: nodes of one shape may reach their devices in different ways.
+        shelf, position = view.device(pick.candidate)
+        reach = shelf.reaches[position]
         if reach.here_only:
             return view.this_node
         if reach.selector is not None and common is not reach.selector:
@@ -85,11 +87,12 @@ def _config(ask: Ask, c: int, picks: Sequence[Pick]) -> tuple[DeviceAllocationCo
         return ()
     chosen = {pick.point.choice.index: pick.point.want for pick in picks}
     wants = [chosen[choice.index] for choice in ask.choices if choice.claim == c and choice.index in chosen]
-    requests = {request.name for request in claim.spec.devices.requests}
+    requests = len(claim.spec.devices.requests)
 
     def scope(names: tuple[str, ...]) -> tuple[str, ...]:
-        """No names where they would cover every request."""
-        return () if requests <= {name.partition("/")[0] for name in names} else names
+        """No names where they cover every request as it was chosen."""
+        covered = sum(want.name in names or want.name.partition("/")[0] in names for want in wants)
+        return () if covered == requests else names
 
     found: list[DeviceAllocationConfiguration] = []
     for class_name in dict.fromkeys(want.class_name for want in wants):

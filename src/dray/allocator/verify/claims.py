@@ -15,8 +15,10 @@ from dray.allocator.verify.amounts import due, exact
 from dray.allocator.verify.case import Case, Part, place_of
 from dray.allocator.verify.findings import Finding, Rule
 from dray.allocator.verify.lending import Lent
-from dray.allocator.wants import MAX_RESULTS
 from dray.api.resource import DeviceConstraint, DeviceTaint, DeviceToleration
+
+MAX_RESULTS = 32
+"""Devices one claim can hold."""
 
 
 def limit(case: Case) -> Iterator[Finding]:

@@ -1,0 +1,85 @@
+"""Ask the allocator about a small world and read the answer; every law is checked on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from dray.allocator.beats import Beat, DeadEnd
+from dray.allocator.reasons import Refusal
+from dray.api.core import Node
+from dray.api.resource import DeviceClass, ResourceClaim, ResourceSlice
+from tests.brute import making as make
+from tests.brute.laws import Bench, broken_laws, results_of
+from tests.brute.plain import TooLarge
+from tests.brute.problem import Problem
+
+ANY = (make.device_class("any"),)
+
+
+def world(
+    slices: ResourceSlice | Iterable[ResourceSlice],
+    *claims: ResourceClaim,
+    held: Iterable[ResourceClaim] = (),
+    classes: Iterable[DeviceClass] = ANY,
+    nodes: Iterable[Node] = (),
+) -> Problem:
+    """A problem; on node n1, with the class `any`, and nothing taken, unless told otherwise."""
+    published = (slices,) if isinstance(slices, ResourceSlice) else tuple(slices)
+    return Problem(published, tuple(classes), claims, tuple(held), tuple(nodes) or (make.node(),))
+
+
+def allocated(problem: Problem) -> Any:
+    """The allocations of all claims, if there are any; fails when a law is broken on the way."""
+    try:
+        complaints = broken_laws(problem)
+    except TooLarge:
+        complaints = []
+    assert not complaints, "\n".join(complaints)
+    return results_of(problem)
+
+
+def picked(problem: Problem) -> list[str] | None:
+    """Who got what: `request=device`, in the order of the results; None when nobody gets anything."""
+    results = allocated(problem)
+    if results is None:
+        return None
+    return [f"{item.request}={item.device}" for one in results for item in one.devices.results]
+
+
+def consumed(problem: Problem) -> list[dict[str, str]] | None:
+    """What each result consumes."""
+    results = allocated(problem)
+    if results is None:
+        return None
+    return [
+        {name: str(amount) for name, amount in item.consumed_capacity.items()}
+        for one in results
+        for item in one.devices.results
+    ]
+
+
+def told(problem: Problem) -> list[Beat]:
+    """The beats of the search."""
+    return Bench(problem, ()).beats()
+
+
+def ending(problem: Problem) -> Any:
+    """How the search ends."""
+    return told(problem)[-1]
+
+
+def refusals(problem: Problem) -> dict[str, Refusal]:
+    """What was refused in dead ends by a rule across picks, by device."""
+    bench = Bench(problem, ())
+    found = {}
+    for beat in bench.beats():
+        for candidate, refusal in beat.refused if isinstance(beat, DeadEnd) else ():
+            shelf, position = bench.view.device(candidate)
+            found[shelf.names[position]] = refusal
+    return found
+
+
+def shortages(problem: Problem) -> list[Refusal]:
+    """What was lacking altogether in dead ends."""
+    return [beat.short for beat in told(problem) if isinstance(beat, DeadEnd) and beat.short is not None]
