@@ -122,12 +122,17 @@ def shelves(
     """
     newest = max(page.slice.spec.pool.generation for page, _ in entries)
     relevant = [entry for entry in entries if entry[0].slice.spec.pool.generation == newest]
-    published = [page for page in everything if page.slice.spec.pool.generation == newest]
-    expected = relevant[0][0].slice.spec.pool.resource_slice_count
-    if len(relevant) != expected:
+    # By name, so that nothing depends on the order slices came in, not even what is said of an unsound pool.
+    published = sorted(
+        (page for page in everything if page.slice.spec.pool.generation == newest),
+        key=lambda page: page.slice.metadata.name,
+    )
+    expected = published[0].slice.spec.pool.resource_slice_count
+    agreed = all(page.slice.spec.pool.resource_slice_count == expected for page in published)
+    if not agreed or len(relevant) != expected:
         if any(page.slice.spec.pool.generation > newest for page in everything):
             return []
-        if len(published) != expected:
+        if agreed and len(published) != expected:
             flaw = Refusal(Reason.POOL_INCOMPLETE, Incomplete(len(published), expected, newest))
             return [_flawed(pool, relevant, flaw, keys)]
     ordered = sorted(
@@ -156,7 +161,7 @@ def shelves(
 
 
 def _flawed(pool: PoolId, relevant: Sequence[Entry], flaw: Refusal, keys: dict[Any, int]) -> Shelf:
-    return Shelf(pool, keys.setdefault(flaw.reason, len(keys)), _order(relevant), flaw=flaw)
+    return Shelf(pool, keys.setdefault(flaw, len(keys)), _order(relevant), flaw=flaw)
 
 
 def _flaw(
