@@ -226,7 +226,7 @@ class PlainSearch:
         assert wanted is not None
         for name, amount in wanted.items():
             amount += sum(
-                Fraction(result.consumed_capacity[name].nanos, 10**9)
+                max(fraction(result.consumed_capacity[name]), Fraction(0))
                 for result in self._held(thing.place)
                 if name in result.consumed_capacity
             )

@@ -64,7 +64,8 @@ class Usage:
                     continue
                 pool = (result.driver, result.pool)
                 draft = touched.get(pool) or touched.setdefault(pool, _Draft(self.of_pool(pool)))
-                amounts = {name: amount.nanos for name, amount in result.consumed_capacity.items()}
+                # What is below nothing was stored by mistake; it must not make room for others.
+                amounts = {name: max(amount.nanos, 0) for name, amount in result.consumed_capacity.items()}
                 shared = result.share_id is not None or bool(amounts)
                 draft.add(result.device, holder, amounts if shared else None)
         return (

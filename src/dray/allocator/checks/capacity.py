@@ -27,15 +27,26 @@ def consumption(device: Device, amounts: Amounts) -> dict[str, int] | Refusal:
         if name not in device.capacity:
             return Refusal(Reason.CAPACITY_MISSING, name)
     consumed: dict[str, int] = {}
+    refusal: Refusal | None = None
     for name, capacity in device.capacity.items():
-        taken = _rounded(name, capacity, asked.get(name))
-        if isinstance(taken, Refusal):
+        taken = _within(name, capacity, _rounded(name, capacity, asked.get(name)))
+        if not isinstance(taken, Refusal):
+            consumed[name] = taken
+        elif taken.reason is Reason.CAPACITY_UNREPRESENTABLE:
+            # This ends the whole search, so it must not depend on which capacity comes first.
             return taken
-        total = capacity.value.nanos if capacity.value is not None else 0
-        if taken > total:
-            return Refusal(Reason.CAPACITY_SHORT, Short(name, taken, total))
-        consumed[name] = taken
-    return consumed
+        else:
+            refusal = refusal or taken
+    return refusal or consumed
+
+
+def _within(name: str, capacity: DeviceCapacity, taken: int | Refusal) -> int | Refusal:
+    """An amount, when the device could give it."""
+    total = capacity.value.nanos if capacity.value is not None else 0
+    if isinstance(taken, Refusal) or 0 <= taken <= total:
+        return taken
+    reason = Reason.CAPACITY_SHORT if taken > total else Reason.CAPACITY_UNREPRESENTABLE
+    return Refusal(reason, Short(name, taken, total))
 
 
 def _rounded(name: str, capacity: DeviceCapacity, asked: int | None) -> int | Refusal:
