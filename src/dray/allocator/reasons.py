@@ -58,7 +58,7 @@ TEXTS: dict[Reason, tuple[str, str]] = {
     Reason.POOL_INCOMPLETE: ("pool is incomplete", "wait for its driver to publish the missing slices"),
     Reason.POOL_INVALID: ("pool is invalid", "its driver must publish a sound pool"),
     Reason.BINDING_CONDITIONS: ("needs binding conditions, which are off", "turn their gate on"),
-    Reason.LEADS_NOWHERE: ("fits, but then nothing is left for the rest", "ask for fewer devices"),
+    Reason.LEADS_NOWHERE: ("of no use: too little is left for the rest then", "ask for fewer devices"),
 }
 """Reason, what it says, what usually helps. The hints people see are checked first: see explain/hints."""
 

@@ -101,13 +101,17 @@ class Found(Told, frozen=True):
 
 
 class Nearest(Told, frozen=True):
-    """The device that comes nearest to a selector: what it fails, and what it has there."""
+    """The device that comes nearest to a selector: what it fails, and what it has there.
+
+    `all_but` says that it meets every other condition of the selector.
+    """
 
     device: DeviceName
     condition: str
     subject: str = ""
     value: str = ""
-    rest: bool = False
+    is_amount: bool = False
+    all_but: bool = False
 
 
 class Attempt(Told, frozen=True):

@@ -48,4 +48,5 @@ def _attempt(attempt: Attempt) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    return msgspec.to_builtins(value)
+    """A value as it comes back from JSON, so that tuples are lists for everybody."""
+    return msgspec.json.decode(msgspec.json.encode(value))

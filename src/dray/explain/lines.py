@@ -12,17 +12,22 @@ import msgspec
 
 from dray.allocator.reasons import Reason
 from dray.explain.diagnosis import Account, Attempt, Found, NodeStory, Outcome
-from dray.explain.phrases import error_line, flaw_text, nearest_text, obstacle_text, tally
+from dray.explain.phrases import error_line, flaw_text, nearest_text, obstacle_text, of_claim, tally
 from dray.explain.words import counted, plain, plural
 
 _FEW_LABELS = 3
 
 
 class Line(msgspec.Struct, frozen=True):
-    """A lead and what follows it, joined by dots in the middle."""
+    """A lead and what follows it, joined by dots in the middle.
+
+    `depth` is how far the line stands to the right, `hang` how much further what does not fit on it does.
+    """
 
     lead: str
     pieces: tuple[str, ...] = ()
+    depth: int = 0
+    hang: int = 0
 
     def __str__(self) -> str:
         return " ".join(filter(None, (self.lead, " · ".join(self.pieces))))
@@ -35,14 +40,13 @@ def story_lines(story: NodeStory, *, named: bool, one_claim: bool) -> list[Line]
     lines = []
     if story.outcome is Outcome.GAVE_UP:
         lines.append(
-            Line(f"gave up after {counted(story.steps - 1)} steps: it may fit; a larger budget may tell")
+            Line(f"gave up after {counted(story.steps - 1)} steps: it may fit, a larger budget may tell")
         )
     lines += _progress(story, one_claim)
     several = len(story.attempts) > 1
     for attempt in story.attempts:
         told = attempt_lines(attempt, named=named, flawed=bool(story.pools))
-        alternative = attempt.request.partition("/")[2]
-        lines += [_after(f"{alternative}: ", told[0]), *told[1:]] if several and told else told
+        lines += under(attempt.request.partition("/")[2], told) if several else told
     lines += [Line(flaw_text(flaw, named=named)) for flaw in story.pools if _matters(flaw.driver, story)]
     return lines or [Line("no devices fit")]
 
@@ -59,11 +63,12 @@ def attempt_lines(attempt: Attempt, *, named: bool, flawed: bool = False) -> lis
     if not attempt.devices:
         return lines if lines or flawed else [Line("no driver publishes devices here")]
     if not inside:
-        return lines + _no_match(attempt, f"no device is in class {attempt.device_class}", named)
+        lead = f"no device is in class {attempt.device_class}"
+        return lines + _no_match(attempt, lead, attempt.devices, named)
     if all(account.why is not None and account.why.reason is Reason.UNSUITED for account in inside):
         only = {account.why.expression for account in inside if account.why is not None}
         if len(only) == 1:
-            return lines + _no_match(attempt, "no device matches", named)
+            return lines + _no_match(attempt, "no device matches", inside, named)
     return [*lines, _tally_line(attempt, inside, named)]
 
 
@@ -83,9 +88,9 @@ def _tally_line(attempt: Attempt, inside: Sequence[Account], named: bool) -> Lin
     return Line(f"of {plural(len(counting), 'device')}:", (*([f"{had} found"] if had else []), *pieces))
 
 
-def _no_match(attempt: Attempt, lead: str, named: bool) -> list[Line]:
+def _no_match(attempt: Attempt, lead: str, refused: Sequence[Account], named: bool) -> list[Line]:
     """Nothing matches: the selector that most devices fail, and the device that comes nearest."""
-    failed = [a.why.expression for a in attempt.devices if a.why is not None and a.why.expression]
+    failed = [a.why.expression for a in refused if a.why is not None and a.why.expression]
     expression = max(dict.fromkeys(failed), key=failed.count)
     lines = [Line(f"{lead}: {plain(expression)}")]
     if attempt.nearest is not None and attempt.nearest.condition in expression:
@@ -113,7 +118,7 @@ def _fault_lines(story: NodeStory, fault: Account, named: bool) -> Iterator[Line
         yield Line(f"a selector fails on {who}: {error_line(why.error)}")
         yield Line(f"{why.owner}: {plain(why.expression)}")
     else:
-        yield Line(f"the amount of `{why.name}` on {who} is beyond what a range can hold: {why.wanted}")
+        yield Line(f"the amount of `{why.name}` is beyond what a range can hold on {who}: {why.wanted}")
 
 
 def _progress(story: NodeStory, one_claim: bool) -> list[Line]:
@@ -130,9 +135,10 @@ def _progress(story: NodeStory, one_claim: bool) -> list[Line]:
         return []
     request = furthest.request if furthest.every else furthest.label
     request = furthest.request.partition("/")[0] if several else request
-    failed = request + ("" if one_claim else f" (claim {furthest.claim})")
+    failed = request + ("" if one_claim else of_claim(furthest.claim))
     tail = f": none of {len(story.attempts)} alternatives" if several else ""
-    untried = f" ({', '.join(story.untried)} not tried)" if story.untried else ""
+    names = ", ".join(story.untried) if one_claim else plural(len(story.untried), "request")
+    untried = f" ({names} not tried)" if story.untried else ""
     if not had:
         return [Line(f"{failed} not found{tail}{untried}")]
     return [Line(f"{_labels(had, one_claim)} found, {failed} not{tail}{untried}")]
@@ -140,26 +146,30 @@ def _progress(story: NodeStory, one_claim: bool) -> list[Line]:
 
 def _labels(had: Sequence[tuple[str, str, str]], one_claim: bool) -> str:
     """Labels of devices that were found; many of one request are drawn together."""
-    groups: dict[tuple[str, str], list[str]] = {}
+    groups: dict[str, dict[str, list[str]]] = {}
     for claim, request, label in had:
-        groups.setdefault((claim, request), []).append(label)
+        groups.setdefault(claim, {}).setdefault(request, []).append(label)
     said = []
-    for (claim, request), labels in groups.items():
-        few = len(labels) <= _FEW_LABELS
-        text = " ".join(labels) if few else f"{request}[0..{len(labels) - 1}]"
-        said.append(text if one_claim else f"{text} (claim {claim})")
+    for claim, requests in groups.items():
+        texts = [
+            " ".join(labels) if len(labels) <= _FEW_LABELS else f"{request}[0..{len(labels) - 1}]"
+            for request, labels in requests.items()
+        ]
+        said.append(" ".join(texts) + ("" if one_claim else of_claim(claim)))
     return " ".join(said)
 
 
-def _after(lead: str, line: Line) -> Line:
-    return Line(lead + line.lead, line.pieces)
+def under(alternative: str, lines: Sequence[Line]) -> list[Line]:
+    """Lines that belong to an alternative, behind its name."""
+    if not lines:
+        return []
+    first = Line(f"{alternative}: {lines[0].lead}", lines[0].pieces, hang=1)
+    return [first, *(Line(line.lead, line.pieces, depth=1) for line in lines[1:])]
 
 
 def found_labels(found: Sequence[Found], one_claim: bool) -> str:
     """Which requests got which devices, on one line."""
-    return ", ".join(
-        f"{f.label}{'' if one_claim else f' (claim {f.claim})'} {f.device.device}" for f in found
-    )
+    return ", ".join(f"{f.label}{'' if one_claim else of_claim(f.claim)} {f.device.device}" for f in found)
 
 
 def relevant(found: Found) -> list[Account]:

@@ -30,7 +30,7 @@ from dray.api.resource import (
 )
 from dray.api.resource.claim import EXACT_COUNT
 from dray.explain.edits import Claims, Edit, drop_constraint, edit_want
-from dray.explain.selectors import guards, joined_without, only_reference, read, short_form
+from dray.explain.selectors import guards, joined_without, read, short_form
 from dray.explain.stories import Scene, Stuck
 from dray.explain.witness import owner_of, taint_text
 from dray.explain.words import joined, plain
@@ -195,8 +195,7 @@ def relax_selector(case: Case) -> Iterator[Change]:
     proposals: list[tuple[str, str, str | None]] = []
     for reading, expression in readings:
         bounds = _QUANTITY.findall(reading.condition)
-        reference = only_reference(reading.condition)
-        if reference is not None and reference[0] == "capacity" and len(bounds) == 1 and reading.value:
+        if reading.is_amount and reading.value and len(bounds) == 1:
             asked = bounds[0][1:-1]
             lowered = reading.condition.replace(bounds[0], f'"{reading.value}"')
             text = f"asking for {reading.value} instead of {asked} in the selector of {case.request}"

@@ -55,9 +55,7 @@ def _taken_here(whys: Sequence[Why], named: bool) -> str:
 
 def _requests(whys: Sequence[Why]) -> str:
     """The requests of the same pod that reasons speak of."""
-    said = [
-        f"`{why.request}`" + (f" of claim {why.claim}" if why.claim else "") for why in whys if why.request
-    ]
+    said = [f"`{why.request}`{of_claim(why.claim)}" for why in whys if why.request]
     return joined(list(dict.fromkeys(said)), _MOST_VALUES)
 
 
@@ -66,10 +64,7 @@ def _missing(whys: Sequence[Why], named: bool) -> str:
 
 
 def _policy(whys: Sequence[Why], named: bool) -> str:
-    first = whys[0]
-    return (
-        f"that {_one_or_many(whys, 'gives', 'give')} at most {first.left} of `{first.name}`, {_asked(first)}"
-    )
+    return f"limited to {whys[0].left} of `{whys[0].name}` at a time, {_asked(whys[0])}"
 
 
 def _short(whys: Sequence[Why], named: bool) -> str:
@@ -82,7 +77,7 @@ def _short(whys: Sequence[Why], named: bool) -> str:
 
 def _asked(why: Why) -> str:
     """What was asked, and what became of it when a policy rounded it."""
-    return f"{why.wanted} needed for {why.expected} asked" if why.expected else f"{why.wanted} asked"
+    return f"{why.expected} asked (rounded up to {why.wanted})" if why.expected else f"{why.wanted} asked"
 
 
 def _unrepresentable(whys: Sequence[Why], named: bool) -> str:
@@ -93,7 +88,9 @@ def _counter(whys: Sequence[Why], named: bool) -> str:
     first = whys[0]
     if not first.name:
         return "in a pool whose shared counters are overdrawn"
-    return f"short of counter `{first.name}` ({first.left} left, {first.wanted} needed)"
+    needs = sorted({why.wanted for why in whys}, key=Quantity.parse)
+    least = needs[0] if len(needs) == 1 else f"at least {needs[0]}"
+    return f"short of counter `{first.name}` ({first.left} left, {least} needed)"
 
 
 def _tainted(whys: Sequence[Why], named: bool) -> str:
@@ -122,6 +119,14 @@ def _leads_nowhere(whys: Sequence[Why], named: bool) -> str:
     return f"tried, but then {requests} finds nothing" if requests else TEXTS[Reason.LEADS_NOWHERE][0]
 
 
+def _node_selector(whys: Sequence[Why], named: bool) -> str:
+    return "with a node selector of several terms"
+
+
+def _binding_conditions(whys: Sequence[Why], named: bool) -> str:
+    return "with binding conditions, which are off"
+
+
 def _plainly(reason: Reason) -> Phrase:
     return lambda whys, named: TEXTS[reason][0]
 
@@ -140,6 +145,8 @@ PHRASES: dict[Reason, Phrase] = {
     Reason.TAINTED: _tainted,
     Reason.ATTRIBUTE_MISSING: _lacks,
     Reason.CONSTRAINT: _conflict,
+    Reason.NODE_SELECTOR: _node_selector,
+    Reason.BINDING_CONDITIONS: _binding_conditions,
     Reason.LEADS_NOWHERE: _leads_nowhere,
 }
 """How each reason is put into words, after a number of devices."""
@@ -150,9 +157,9 @@ _ABOUT: dict[Reason, Callable[[Why], tuple[object, ...]]] = {
     Reason.CAPACITY_SHORT: lambda why: (why.name, why.is_total, why.wanted),
     Reason.CAPACITY_POLICY: lambda why: (why.name, why.left),
     Reason.CAPACITY_MISSING: lambda why: (why.name,),
-    Reason.COUNTER_SHORT: lambda why: (why.name, why.left, why.wanted),
+    Reason.COUNTER_SHORT: lambda why: (why.name, why.left),
     Reason.ATTRIBUTE_MISSING: lambda why: (why.name,),
-    Reason.CONSTRAINT: lambda why: (why.name, why.distinct, why.expected),
+    Reason.CONSTRAINT: lambda why: (why.name, why.distinct, "" if why.distinct else why.expected),
 }
 
 
@@ -190,6 +197,11 @@ def _reason(heap: Sequence[Account]) -> Reason:
     return _whys(heap)[0].reason
 
 
+def of_claim(claim: str) -> str:
+    """Which claim a request is of, if that needs saying; claims of a pod share its namespace."""
+    return f" (claim {claim.rpartition('/')[2]})" if claim else ""
+
+
 def condition_text(condition: str) -> str:
     """A selector, or a part of one, short enough to stand in a sentence."""
     return plain(short_form(condition), LONGEST)
@@ -212,11 +224,12 @@ def flaw_text(flaw: PoolFlaw, *, named: bool) -> str:
 def nearest_text(nearest: Nearest, expression: str, *, named: bool) -> str:
     """How near the nearest device comes to a selector."""
     who = nearest.device.device if named else "one"
-    has = f"has {nearest.value}" if nearest.value else f"has no {nearest.subject}"
+    what = nearest.value if nearest.is_amount else f"{nearest.subject} {nearest.value}"
+    has = f"has {what}" if nearest.value else f"has no {nearest.subject}"
     if nearest.condition == expression:
         return f"nearest: {who} {has}"
     condition = f"`{condition_text(nearest.condition)}`"
-    failing = f"meets all but {condition}" if nearest.rest else f"fails {condition} and more"
+    failing = f"meets all but {condition}" if nearest.all_but else f"fails {condition} and more"
     return f"nearest: {who} {failing}" + (f", {has}" if nearest.subject else "")
 
 
@@ -224,7 +237,7 @@ def obstacle_text(why: Why) -> str:
     """What stood in the way of a whole alternative; empty where its devices tell it."""
     match why.reason:
         case Reason.TOO_MANY_DEVICES:
-            return f"comes to {plural(int(why.wanted), 'device')}, but one claim can hold at most {why.left}"
+            return f"the claim comes to {why.wanted} devices, but can hold at most {why.left}"
         case Reason.POOL_INCOMPLETE | Reason.POOL_INVALID:
             return "all devices are asked for, but not all can be seen"
         case Reason.TOO_FEW if why.wanted:

@@ -11,11 +11,13 @@ Rules for this file: verdicts come from the judge and nowhere else; text is only
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from typing import Any
 
 import msgspec
 
 from dray.allocator.contents import Content
+from dray.explain.words import plain
 
 _REFERENCE = re.compile(
     r"device\.(attributes|capacity)"
@@ -37,6 +39,7 @@ class Reading(msgspec.Struct, frozen=True):
     all_but: bool
     subject: str
     value: str
+    is_amount: bool
     order: tuple[int, Any]
 
 
@@ -48,7 +51,8 @@ def read(content: Content, expression: str) -> Reading:
     reference = only_reference(condition)
     subject, value, amount = _value(content, *reference) if reference is not None else ("", "", None)
     distance = -amount * _direction(condition) if amount is not None else 0
-    return Reading(condition, len(failing) == 1, subject, value, (len(failing) or 1, distance))
+    is_amount = reference is not None and reference[0] == "capacity"
+    return Reading(condition, len(failing) == 1, subject, value, is_amount, (len(failing) or 1, distance))
 
 
 def split(expression: str) -> list[str]:
@@ -124,9 +128,10 @@ def _value(content: Content, kind: str, domain: str, name: str) -> tuple[str, st
     return name, "", None
 
 
-def worded(values: Any) -> str:
-    """Attribute values as people write them; several in a fixed order."""
-    return ", ".join(sorted(str(v).lower() if isinstance(v, bool) else str(v) for v in values))
+def worded(values: Collection[Any]) -> str:
+    """Attribute values as people write them; several as a list in a fixed order."""
+    texts = sorted(str(v).lower() if isinstance(v, bool) else plain(str(v)) for v in values)
+    return texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
 
 
 def _direction(condition: str) -> int:

@@ -155,7 +155,7 @@ class _Teller:
             every=want.wants_all,
             obstacle=self._obstacle(halt) if halt.obstacle is not None else None,
             devices=witness.accounts(point, halt.picks, stuck.refusals),
-            nearest=witness.nearest(stuck.refusals),
+            nearest=witness.nearest(want, stuck.refusals),
         )
 
     def _obstacle(self, halt: Halt) -> Why:
@@ -164,7 +164,7 @@ class _Teller:
         assert obstacle is not None
         reason, detail = obstacle.reason, obstacle.detail
         if isinstance(detail, Conflict):
-            pinned = worded(value for _, value in detail.wanted)
+            pinned = worded([value for _, value in detail.wanted])
             return Why(reason=reason, name=detail.attribute, distinct=detail.distinct, expected=pinned)
         if reason is Reason.COUNTER_SHORT:
             return shortage(reason, detail, self._witness.drawing_from(detail.name), want)

@@ -16,7 +16,7 @@ from textwrap import wrap
 import msgspec
 
 from dray.explain.diagnosis import Diagnosis, Found, Hint, NodeStory, Outcome, Verdict
-from dray.explain.lines import Line, attempt_lines, found_labels, relevant, story_lines
+from dray.explain.lines import Line, attempt_lines, found_labels, relevant, story_lines, under
 from dray.explain.phrases import roll
 from dray.explain.words import counted, joined, plain, plural
 
@@ -76,7 +76,8 @@ def summary(diagnosis: Diagnosis) -> str:
     verdict = diagnosis.verdict
     if verdict is Verdict.FITS:
         story = diagnosis.stories[0]
-        parts = [f"fits {story.nodes[0]}: {found_labels(story.found, len(diagnosis.claims) < 2)}"]
+        found = found_labels(story.found, len(diagnosis.claims) < 2)
+        parts = [f"fits {story.nodes[0]}" + (f": {found}" if found else "")]
     elif diagnosis.fault is not None:
         fault = diagnosis.fault
         parts = [": ".join(filter(None, (f"claim {fault.claim}", fault.field, fault.text)))]
@@ -231,9 +232,8 @@ def _success(diagnosis: Diagnosis, width: int) -> Iterator[str]:
     if story.attempts:
         yield ""
     for attempt in story.attempts:
-        for i, line in enumerate(attempt_lines(attempt, named=True)):
-            lead = f"{attempt.request} could not be had: " if i == 0 else ""
-            yield from laid_out(Line(lead + line.lead, line.pieces), width, _INDENT)
+        for line in under(f"{attempt.request} could not be had", attempt_lines(attempt, named=True)):
+            yield from laid_out(line, width, _INDENT)
     others = [name for s in diagnosis.stories if s.outcome is Outcome.FITS for name in s.nodes][1:]
     if others:
         yield ""
@@ -245,12 +245,12 @@ def reasons_for(found: Found) -> list[str]:
     said = ["all matching devices are asked for"] if found.every else roll(relevant(found))
     if not said:
         said = (
-            ["first in order"]
+            ["first that matches"]
             if not found.label.endswith("]") or found.label.endswith("[0]")
-            else ["next in order"]
+            else ["next that matches"]
         )
     if found.admin:
-        said.append("admin access, whoever uses it")
+        said.append("admin access, even if in use")
     said += [f"takes {amount} of `{name}`" for name, amount in found.consumed.items()]
     return said
 
@@ -260,15 +260,19 @@ def reasons_for(found: Found) -> list[str]:
 
 def laid_out(line: Line, width: int, indent: str) -> list[str]:
     """A line broken between its pieces, and within a piece only when it must be."""
+    indent += _INDENT * line.depth
+    hanging = indent + _INDENT * line.hang
     rows = [line.lead] if line.lead else []
     for i, piece in enumerate(line.pieces):
         last = i + 1 == len(line.pieces)
         text = piece if last else f"{piece}{_DOT}"
-        if rows and (i == 0 or len(indent) + len(rows[-1]) + 1 + len(text) <= width):
+        if rows and (i == 0 or len(hanging) + len(rows[-1]) + 1 + len(text) <= width):
             rows[-1] = f"{rows[-1]} {text}"
         else:
             rows.append(text)
-    return [out for row in rows for out in wrap_words(row, width, indent)]
+    return [
+        out for i, row in enumerate(rows) for out in wrap_words(row, width, hanging if i else indent, hanging)
+    ]
 
 
 def wrap_words(text: str, width: int, indent: str, hanging: str | None = None) -> list[str]:

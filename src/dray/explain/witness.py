@@ -12,6 +12,7 @@ from typing import Any
 
 from dray.allocator.beats import Pick, Point
 from dray.allocator.contents import Content
+from dray.allocator.options import options_of
 from dray.allocator.pools import Incomplete
 from dray.allocator.reasons import Conflict, Reason, Refusal, Short
 from dray.allocator.replay import Standpoint
@@ -25,7 +26,7 @@ from dray.values.quantity import Form, Quantity
 
 NODE = "<node>"
 
-_NOWHERE = Refusal(Reason.LEADS_NOWHERE)
+_NOWHERE: Refusal | None = Refusal(Reason.LEADS_NOWHERE)
 
 
 class Witness:
@@ -59,12 +60,18 @@ class Witness:
     def refusals(self, point: Point, picks: Sequence[Pick]) -> dict[int, Refusal | None]:
         """What the rules say of every candidate at a point; None for those the request has already.
 
-        A request for all devices has every one that nothing keeps away.
+        A request for all devices only minds those that match, and has every one that nothing keeps away.
         """
-        own = {pick.candidate for pick in picks if pick.point.choice is point.choice}
-        otherwise = None if point.want.wants_all else _NOWHERE
         told = Standpoint(self._ask, self.view.shape, picks).refusals(point)
-        return {c: None if c in own else refusal or otherwise for c, refusal in told.items()}
+        own = {pick.candidate for pick in picks if pick.point.choice is point.choice}
+        otherwise, matching = _NOWHERE, 0
+        if point.want.wants_all:
+            otherwise, matching = None, options_of(self.view.shape, point.want).suiting
+        return {
+            candidate: None if candidate in own else refusal or otherwise
+            for candidate, refusal in told.items()
+            if not matching or matching >> candidate & 1
+        }
 
     def accounts(
         self, point: Point, picks: Sequence[Pick], refusals: dict[int, Refusal | None]
@@ -136,18 +143,23 @@ class Witness:
             reason=Reason.CONSTRAINT,
             name=conflict.attribute,
             distinct=conflict.distinct,
-            value=worded(value for _, value in conflict.found),
-            expected=worded(value for _, value in clash),
+            value=worded([value for _, value in conflict.found]),
+            expected=" or ".join(sorted(worded([value]) for _, value in clash)),
             peers=tuple(dict.fromkeys(peers)),
         )
 
-    def nearest(self, refusals: dict[int, Refusal | None]) -> Nearest | None:
-        """Of the devices a selector refuses, the one that comes nearest and has a value to show."""
+    def nearest(self, want: Want, refusals: dict[int, Refusal | None]) -> Nearest | None:
+        """Of the devices a selector refuses, the one that comes nearest and has something to show.
+
+        Devices of the class come before all others, however near those are.
+        """
         readings: list[tuple[Any, int, Reading]] = []
         for candidate, refusal in refusals.items():
             if refusal is not None and refusal.reason is Reason.UNSUITED:
-                reading = read(self.content(candidate), refusal.detail[0])
-                readings.append((reading.order, candidate, reading))
+                expression = refusal.detail[0]
+                reading = read(self.content(candidate), expression)
+                stranger = owner_of(want, expression).startswith("class ")
+                readings.append(((stranger, *reading.order), candidate, reading))
         if not readings:
             return None
         _, candidate, reading = min(readings, key=lambda entry: entry[:2])
@@ -158,7 +170,8 @@ class Witness:
             condition=reading.condition,
             subject=reading.subject,
             value=reading.value,
-            rest=reading.all_but,
+            is_amount=reading.is_amount,
+            all_but=reading.all_but,
         )
 
     def flaws(self) -> tuple[PoolFlaw, ...]:

@@ -194,9 +194,17 @@ _CONDITION = re.compile(
 )
 
 
+_GUARD = re.compile(r'"(\w+)" in device\.(attributes|capacity)\["[\w.]+"\]')
+
+
 def judge(expression: str, driver: str, device: Device) -> bool | str:
     """Conditions joined by `&&`; a missing attribute or capacity is an error, as in CEL."""
-    for text in expression.split(" && "):
+    for text in re.sub(r"&& \((.*)\)$", r"&& \1", expression).split(" && "):
+        guard = _GUARD.fullmatch(text)
+        if guard is not None:
+            if guard[1] not in (device.capacity if guard[2] == "capacity" else device.attributes):
+                return False
+            continue
         said = _CONDITION.fullmatch(text)
         if said is None:
             return f"cannot read `{text}`"

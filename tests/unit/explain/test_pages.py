@@ -1,0 +1,115 @@
+"""The page for people: exact, for every situation; and its layout."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dray.explain import Role, render_text
+from dray.explain.text import ENTRIES
+from tests.unit.explain.cluster import Cluster, attribute, claim, request
+from tests.unit.explain.situations import SITUATIONS, closest, pool_incomplete
+
+
+def _pages() -> dict[str, str]:
+    text = Path(__file__).with_name("pages.txt").read_text(encoding="utf-8")
+    sections = text.split("\n=== ")[1:]
+    return {name: page.rstrip("\n") for name, _, page in (section.partition("\n") for section in sections)}
+
+
+PAGES = _pages()
+
+
+def test_every_situation_has_a_page_and_every_page_a_situation():
+    assert list(PAGES) == list(SITUATIONS)
+
+
+@pytest.mark.parametrize("name", SITUATIONS)
+def test_the_page_reads(name):
+    assert render_text(SITUATIONS[name]()) == PAGES[name]
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 100, 160])
+@pytest.mark.parametrize("name", SITUATIONS)
+def test_a_page_of_any_width_says_the_same_words(name, width):
+    diagnosis = SITUATIONS[name]()
+    page = render_text(diagnosis, width)
+    said = PAGES[name].replace("closest", "").split()
+    assert page.replace("closest", "").split() == said
+
+
+@pytest.mark.parametrize("name", SITUATIONS)
+def test_no_line_is_longer_than_the_page_is_wide(name):
+    for line in render_text(SITUATIONS[name](), 100).splitlines():
+        assert len(line) <= 100
+
+
+def test_a_very_narrow_page_is_as_wide_as_a_page_must_be():
+    assert render_text(closest(), 1) == render_text(closest(), 40)
+
+
+def test_paint_decorates_and_changes_no_word():
+    painted = render_text(closest(), paint=lambda role, text: f"<{role}>{text}</{role}>")
+    assert "<headline>Pod ml/train cannot run yet" in painted
+    assert "  <node>node-a</node>   gpu[0]" in painted
+    assert "<mark>closest</mark>" in painted
+    assert "<hint>hint:</hint> tolerating" in painted
+    for role in Role:
+        painted = painted.replace(f"<{role}>", "").replace(f"</{role}>", "")
+    assert painted == render_text(closest())
+
+
+def test_stories_beyond_what_a_page_holds_are_counted():
+    cluster = Cluster()
+    for i in range(ENTRIES + 3):
+        cluster.node(f"node-{i:02}", "\n".join(f"gpu-{j} held=ml/old" for j in range(i + 2)))
+    page = render_text(cluster.ask(claim()))
+    assert page.count("devices:") == ENTRIES
+    assert "  … and 3 more nodes with other stories" in page
+
+
+def test_nodes_that_read_the_same_are_one_entry_even_when_they_differ_in_what_is_not_said():
+    cluster = Cluster().node("node-a", "gpu-0 held=ml/old\ngpu-1 size=x")
+    cluster.node("node-b", "gpu-0 size=x\ngpu-1 held=ml/other")
+    page = render_text(cluster.ask(claim(request(count=2))))
+    assert "  node-a and node-b   gpu[0] found, gpu[1] not\n" in page
+    assert "of 2 devices: 1 found · 1 in use\n" in page
+
+
+def test_a_pool_named_after_its_node_is_folded_by_pattern():
+    page = render_text(pool_incomplete())
+    assert "node-a and node-b   pool gpu.example/<node> is incomplete" in page
+
+
+def test_a_flawed_pool_of_another_driver_is_not_blamed():
+    cluster = (
+        Cluster().node("node-a", "gpu-0 held=ml/old").node("node-a", "nic-0", driver="nic.example", slices=2)
+    )
+    assert "nic.example" not in render_text(cluster.ask(claim()))
+
+
+def test_devices_of_another_class_do_not_count():
+    cluster = Cluster().node("node-a", "gpu-0 held=ml/old\ngpu-1 held=ml/old")
+    cluster.node("node-a", "nic-0\nnic-1\nnic-2", driver="nic.example")
+    assert "of 2 devices: 2 in use by ml/old" in render_text(cluster.ask(claim()))
+
+
+def test_devices_of_the_same_driver_but_another_class_do_count():
+    cluster = Cluster().node("node-a", "gpu-0 size=large held=ml/old\ngpu-1 size=small")
+    cluster.add_class("large", attribute("size", "large"))
+    page = render_text(cluster.ask(claim(request(of="large"))))
+    assert "of 2 devices: 1 not in class large · 1 in use by ml/old" in page
+
+
+def test_many_devices_of_one_request_are_drawn_together():
+    lines = "\n".join(f"gpu-{i}" for i in range(6))
+    page = render_text(Cluster().node("node-a", lines).ask(claim(request(count=8))))
+    assert "gpu[0..5] found, gpu[6] not" in page
+
+
+def test_what_came_from_outside_cannot_steer_a_terminal():
+    asked = request(where=[attribute("size", "x\x1b[31m\nlarge")])
+    page = render_text(Cluster().node("node-a", "gpu-0 size=small").ask(claim(asked)))
+    assert "\x1b" not in page
+    assert "cannot read" in page

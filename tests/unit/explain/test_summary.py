@@ -1,0 +1,64 @@
+"""The line for events: one line, short, the same words as the page."""
+
+from __future__ import annotations
+
+import pytest
+
+from dray.explain import summary
+from tests.unit.explain.cluster import Cluster, claim, request
+from tests.unit.explain.situations import SITUATIONS
+
+
+@pytest.mark.parametrize("name", SITUATIONS)
+def test_it_is_one_short_line(name):
+    line = summary(SITUATIONS[name]())
+    assert 0 < len(line) <= 256
+    assert "\n" not in line
+    assert line == line.strip()
+
+
+@pytest.mark.parametrize("name", SITUATIONS)
+def test_it_is_the_same_every_time(name):
+    assert summary(SITUATIONS[name]()) == summary(SITUATIONS[name]())
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        (
+            "all_in_use",
+            "no node can satisfy claim ml/gpus; node-b: the only device: in use by ml/other; "
+            "node-a: of 2 devices: 2 in use by ml/old; "
+            "hint: giving back claim ml/other (it holds gpu-0) would make node-b fit",
+        ),
+        (
+            "unknown_class",
+            "claim ml/gpus: request `gpu`: device class `gpus` does not exist; "
+            "hint: asking for class `gpu` instead of `gpus` in request `gpu` would make node-a fit",
+        ),
+        ("passed_over", "fits node-a: gpu[0] gpu-2, gpu[1] gpu-4"),
+        ("claims_of_one_pod", "fits node-a: gpu (claim first) gpu-0, gpu (claim second) gpu-1"),
+        ("nothing_asked", "fits node-a"),
+        ("no_nodes", "there are no nodes"),
+    ],
+)
+def test_it_says(name, expected):
+    assert summary(SITUATIONS[name]()) == expected
+
+
+def test_what_does_not_fit_is_left_out_from_the_end():
+    cluster = Cluster()
+    for i in range(9):
+        cluster.node(f"a-node-with-a-long-name-{i}", "\n".join(f"gpu-{j} held=ml/old" for j in range(i + 2)))
+    line = summary(cluster.ask(claim(request())))
+    assert line.startswith(
+        "no node can satisfy claim ml/gpus; a-node-with-a-long-name-0: of 2 devices: 2 in use"
+    )
+    assert line.endswith("; …")
+    assert len(line) <= 256
+
+
+def test_a_gave_up_search_is_never_called_impossible():
+    line = summary(SITUATIONS["gave_up"]())
+    assert "gave up" in line
+    assert "no node can" not in line
