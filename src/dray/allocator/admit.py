@@ -27,11 +27,12 @@ _SLICES = "ResourceSlice.resource.k8s.io"
 _CLAIMS = "ResourceClaim.resource.k8s.io"
 
 _REFUSALS = {
-    "DRAPrioritizedList": "has alternatives (`firstAvailable`)",
-    "DRAConsumableCapacity": "needs consumable capacity",
-    "DRAAdminAccess": "asks for admin access",
+    "firstAvailable": "has alternatives (`firstAvailable`)",
+    "capacity": "has capacity requests",
+    "distinctAttribute": "has a constraint of distinct values (`distinctAttribute`)",
+    "adminAccess": "asks for admin access",
 }
-"""Gates whose fields change what a claim means, and what to say of a claim that uses them."""
+"""Fields without which a claim means something else, and what to say of a claim that has them."""
 
 _WHOLE_SLICES = ("spec.perDeviceNodeSelection", "spec.sharedCounters")
 """Fields of partitions without which a slice says nothing true."""
@@ -88,10 +89,10 @@ def admit_claims(claims: Sequence[ResourceClaim], gates: GateSet) -> list[Resour
         for i, claim in enumerate(admitted):
             for field in spec_fields:
                 places = paths.found(claim, field)
-                if places and gate in _REFUSALS:
+                says = _REFUSALS.get(field.rpartition(".")[2])
+                if places and says:
                     raise AllocationFault(
-                        f"claim {named(claim)}: {places[0]}: {_REFUSALS[gate]}, "
-                        f"but the {gate} feature is disabled"
+                        f"claim {named(claim)}: {places[0]}: {says}, but the {gate} feature is disabled"
                     )
                 admitted[i] = claim = paths.cleared(claim, field)
     return admitted
