@@ -139,6 +139,8 @@ class _Reader:
         if ask.allocation_mode not in (EXACT_COUNT, ALL):
             why = f"allocation mode `{ask.allocation_mode}` is unknown; expected `ExactCount` or `All`"
             raise self._fault(f"request `{name}`", why)
+        if ask.count < 0:
+            raise self._fault(f"request `{name}`", f"count is {ask.count}; expected 0 or more")
         device_class = self._class_of(name, ask.device_class_name)
         selectors = (
             *self._expressions(name, f"class {ask.device_class_name}", device_class.spec.selectors),
