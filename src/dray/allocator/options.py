@@ -15,6 +15,9 @@ from dray.allocator.wants import Want
 FAULTS = frozenset({Reason.BROKEN_SELECTOR, Reason.CAPACITY_UNREPRESENTABLE})
 """Reasons that end a search when it reaches them: the device cannot be judged."""
 
+_MATCHING = frozenset({Reason.TAINTED, Reason.NODE_SELECTOR})
+"""Reasons not to take a device that is what the want asks for: who wants all of them cannot do without it."""
+
 
 class Options:
     """The candidates of one want, as masks over the candidates of a shape."""
@@ -60,7 +63,7 @@ class Options:
         self.refusals[candidate] = refusal
         if refusal.reason in FAULTS:
             self.faulty |= bit
-        elif refusal.reason is Reason.TAINTED:
+        elif refusal.reason in _MATCHING:
             self.suiting |= bit
 
     def _refuse(self, candidate: int) -> Refusal | None:

@@ -39,6 +39,7 @@ class Frame:
         "choice",
         "count",
         "cursor",
+        "hopeless",
         "lacking",
         "mark",
         "nth",
@@ -58,6 +59,7 @@ class Frame:
         self.count = options.suiting.bit_count() if self.want.wants_all else self.want.count
         self.nth = self.cursor = 0
         self.allowed = -1
+        self.hopeless = False
         self.taken = NOTHING
         self.lacking: Refusal | None = None
         self.refused: list[tuple[int, Refusal]] = []
@@ -167,7 +169,8 @@ class _Walk:
     def _back(self, frame: Frame) -> Frame | None:
         """The next frame to try after one came to its end; None when everything was tried."""
         while True:
-            if frame.nth == 0:
+            # At a place seen to fail the other alternatives fail, too.
+            if frame.nth == 0 and not frame.hopeless:
                 if frame.alternative + 1 < len(frame.choice.wants):
                     return self._open(frame.choice, frame.alternative + 1, frame.mark, frame.before)
                 if self._foresight is not None:
@@ -204,7 +207,7 @@ class _Walk:
         assert self._foresight is not None
         fresh = frame.nth == 0 and frame.alternative == 0
         if fresh and self._dead and self._image(frame) in self._dead:
-            frame.allowed = 0
+            frame.hopeless = True
             return
         allowed, frame.lacking = self._foresight.look(self._board, frame.point, frame.cursor)
         frame.allowed &= allowed
@@ -218,9 +221,9 @@ class _Walk:
 
     def _next(self, frame: Frame) -> int:
         """The next candidate that every check lets pass."""
-        if frame.lacking is not None:
+        if frame.lacking is not None or frame.hopeless:
             return NOTHING
-        if frame.count == 0 and not frame.options.faulty:
+        if frame.count == 0 and not frame.want.wants_all:
             return NO_DEVICE_NEEDED if frame.taken == NOTHING else NOTHING
         if frame.want.wants_all:
             return self._next_of_all(frame)
@@ -302,7 +305,8 @@ class _Walk:
             assert not isinstance(taken, Refusal)
             consumed = taken
             capacity.take(board, candidate, consumed)
-            board.write(("shared", candidate), True)
+            if not want.admin:
+                board.write(("shared", candidate), True)
         else:
             board.write(USED, board.facts.get(USED, 0) | 1 << candidate)
             if self._ask.minds_admin:
