@@ -22,8 +22,14 @@ YES, NO, BROKEN, FAULT, INTERRUPTED, NO_READER = 0, 1, 2, 3, 130, 141
 
 COMMANDS: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
+        "allocate": ("dray.cli.allocate", "Give devices to everything that waits for them"),
+        "explain": ("dray.cli.explain", "Tell which devices a pod gets, or why it gets none"),
         "lint": ("dray.cli.lint", "Find what is wrong in manifests"),
         "convert": ("dray.cli.convert", "Move manifests to another version of the API"),
+        "cel": ("dray.cli.cel", "Try a selector on devices"),
+        "verify": ("dray.cli.verify", "Check allocations again, by other code than made them"),
+        "vectors": ("dray.cli.vectors", "Compare the allocator with recorded answers"),
+        "bench": ("dray.cli.bench", "Time the allocator on scenarios"),
         "gates": ("dray.cli.gates", "Show the feature gates"),
         "reference": ("dray.cli.reference", "Write the reference pages of the documentation"),
     }
@@ -74,7 +80,7 @@ class _Commands(click.Group):
 )
 @click.version_option(__version__, message="%(prog)s %(version)s")
 def dray() -> None:
-    """Dynamic Resource Allocation: lint, convert and understand manifests of devices and claims."""
+    """Dynamic Resource Allocation: allocate devices, explain the answer, lint and convert manifests."""
 
 
 def run(arguments: Sequence[str]) -> int:

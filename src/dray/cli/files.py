@@ -95,6 +95,19 @@ def replace_file(path: str, text: str) -> None:
         raise UnreadableError(f"cannot write `{path}`: {reason}") from None
 
 
+def save_file(path: str, text: str) -> None:
+    """Write a file that may be there already or not, whole or not at all, with the folders it needs."""
+    try:
+        os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+        if not os.path.exists(path):
+            with open(path, "x", encoding="utf-8"):
+                pass
+    except OSError as refused:
+        reason = os.strerror(refused.errno or errno.EIO).lower()
+        raise UnreadableError(f"cannot write `{path}`: {reason}") from None
+    replace_file(path, text)
+
+
 def _remove(path: str) -> None:
     with contextlib.suppress(OSError):
         os.unlink(path)

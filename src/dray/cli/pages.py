@@ -202,7 +202,15 @@ def commands() -> str:
 
     root = _context(dray, "dray")
     each = [(command, name) for name in COMMANDS if (command := dray.get_command(root, name))]
-    return _page("Commands", _help(dray, root), *(_help(c, _context(c, name, root)) for c, name in each))
+    helps = [text for command, name in each for text in _helps(command, _context(command, name, root))]
+    return _page("Commands", _help(dray, root), *helps)
+
+
+def _helps(command: click.Command, context: click.Context) -> Iterator[str]:
+    """The help of a command and of the commands in it."""
+    yield _help(command, context)
+    for name, inner in command.commands.items() if isinstance(command, click.Group) else ():
+        yield _help(inner, _context(inner, name, context))
 
 
 def _help(command: click.Command, context: click.Context) -> str:

@@ -17,7 +17,7 @@ the whole search is what the story adds.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
@@ -171,7 +171,7 @@ class Bench:
             for result in results
             for device in result.devices.results
         )
-        return answer.ending, devices == scenario.devices
+        return answer.ending, not scenario.devices or devices == scenario.devices
 
     def _story(self, scenario: Scenario) -> list[Beat]:
         stock = self._stock(scenario)
@@ -204,11 +204,3 @@ def _refused(beat: Beat) -> tuple[tuple[int, Refusal], ...]:
     if isinstance(beat, Took):
         return beat.passed_over
     return beat.refused if isinstance(beat, DeadEnd) else ()
-
-
-def families(timings: list[Timing]) -> Mapping[str, list[Timing]]:
-    """Timings by family, in the order they were measured."""
-    grouped: dict[str, list[Timing]] = {}
-    for timing in timings:
-        grouped.setdefault(timing.scenario.family, []).append(timing)
-    return grouped

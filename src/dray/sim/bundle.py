@@ -49,7 +49,7 @@ class BundleError(InputError):
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """A cluster in files; `remarks` is what a person should know about how it was read."""
+    """A cluster in files; the remarks are what people should know of how it, and its nodes, were read."""
 
     nodes: tuple[Node, ...] = ()
     slices: tuple[ResourceSlice, ...] = ()
@@ -60,6 +60,7 @@ class Bundle:
     namespaces: tuple[Namespace, ...] = ()
     classic_claims: tuple[ClassicClaim, ...] = ()
     remarks: tuple[str, ...] = ()
+    node_remarks: tuple[str, ...] = ()
     places: Mapping[Key, str] = field(default_factory=dict)
 
     def place(self, obj: Any) -> str:
@@ -85,7 +86,8 @@ def gather(documents: Iterable[Document], *, now: str) -> Bundle:
         pods=desk.of(Pod),
         namespaces=desk.of(Namespace),
         classic_claims=desk.of(ClassicClaim),
-        remarks=(*desk.remarks, *desk.set_aside(), *said),
+        remarks=(*desk.remarks, *desk.set_aside()),
+        node_remarks=tuple(said),
         places=desk.places,
     )
 

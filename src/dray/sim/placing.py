@@ -49,10 +49,24 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
+class Outlook:
+    """What a subject met when its turn came: the stock as it was, and the nodes that came into question.
+
+    `barred` are the nodes that a claim with devices elsewhere ruled out. With these values `explain` can tell
+    the whole story.
+    """
+
+    stock: Stock
+    nodes: tuple[Node, ...] = ()
+    barred: tuple[tuple[Node, ResourceClaim], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Placed:
     """A subject with a node; its claims as they are now, and which of them got their devices just now."""
 
     subject: Subject
+    outlook: Outlook
     node: Node
     claims: tuple[ResourceClaim, ...]
     fresh: tuple[ResourceClaim, ...]
@@ -60,16 +74,10 @@ class Placed:
 
 @dataclass(frozen=True, slots=True)
 class NotPlaced:
-    """A subject without a node, and what `explain` needs to say why.
-
-    `why` is set when no search was needed to know. `nodes` are those that came into question, `stock` is what
-    they saw; `barred` are those that a claim with devices elsewhere ruled out.
-    """
+    """A subject without a node; `why` is set when no search was needed to know."""
 
     subject: Subject
-    stock: Stock
-    nodes: tuple[Node, ...] = ()
-    barred: tuple[tuple[Node, ResourceClaim], ...] = ()
+    outlook: Outlook
     why: str = ""
     gave_up: bool = False
 
@@ -133,24 +141,25 @@ class _Run:
             yield self._place(Subject(None, (claim,)), limits)
 
     def _place(self, subject: Subject, limits: Limits) -> Outcome:
+        outlook = Outlook(self._stock)
         if subject.obstacle:
-            return NotPlaced(subject, self._stock, why=subject.obstacle)
+            return NotPlaced(subject, outlook, subject.obstacle)
         nodes = self._in_question(subject.pod, limits.node)
         if isinstance(nodes, str):
-            return NotPlaced(subject, self._stock, why=nodes)
-        nodes, barred = _reached(subject.claims, nodes)
-        if not nodes:
-            return NotPlaced(subject, self._stock, nodes, barred, why=_elsewhere(barred))
+            return NotPlaced(subject, outlook, nodes)
+        outlook = _reaching(outlook, subject.claims, nodes)
+        if not outlook.nodes:
+            return NotPlaced(subject, outlook, _elsewhere(outlook))
         try:
             ask = ask_of(self._door.claims(subject.pending), self._stock.classes.get)
         except AllocationFault as fault:
-            return NotPlaced(subject, self._stock, nodes, barred, why=str(fault))
-        best, gave_up = self._best(ask, nodes)
+            return NotPlaced(subject, outlook, str(fault))
+        best, gave_up = self._best(ask, outlook.nodes)
         if best is None:
-            return NotPlaced(subject, self._stock, nodes, barred, gave_up=gave_up)
+            return NotPlaced(subject, outlook, gave_up=gave_up)
         view, solved = best
         results = assemble(ask, view, solved.picks, new_share_id=self._new_share_id)
-        return self._settled(subject, view.node, results)
+        return self._settled(subject, outlook, view.node, results)
 
     def _in_question(self, pod: Pod | None, only: str | None) -> tuple[Node, ...] | str:
         """The nodes to try, or why there is none."""
@@ -178,7 +187,9 @@ class _Run:
             gave_up |= isinstance(ending, GaveUp)
         return best, gave_up
 
-    def _settled(self, subject: Subject, node: Node, results: Sequence[AllocationResult]) -> Placed:
+    def _settled(
+        self, subject: Subject, outlook: Outlook, node: Node, results: Sequence[AllocationResult]
+    ) -> Placed:
         """Write down what a subject got."""
         given = dict(zip([named(claim) for claim in subject.pending], results, strict=True))
         claims: list[ResourceClaim] = []
@@ -191,7 +202,7 @@ class _Run:
             if allocation is not None:
                 fresh.append(changed)
         self._stock = self._stock.with_usage(self._stock.usage.taking(fresh))
-        return Placed(subject, node, tuple(claims), tuple(fresh))
+        return Placed(subject, outlook, node, tuple(claims), tuple(fresh))
 
 
 def _with_status(claim: ResourceClaim, allocation: AllocationResult | None, pod: Pod | None) -> ResourceClaim:
@@ -204,10 +215,8 @@ def _with_status(claim: ResourceClaim, allocation: AllocationResult | None, pod:
     return msgspec.structs.replace(claim, status=status)
 
 
-def _reached(
-    claims: Sequence[ResourceClaim], nodes: Sequence[Node]
-) -> tuple[tuple[Node, ...], tuple[tuple[Node, ResourceClaim], ...]]:
-    """The nodes where the devices that claims already have can be used; and the others, with the claim."""
+def _reaching(outlook: Outlook, claims: Sequence[ResourceClaim], nodes: Sequence[Node]) -> Outlook:
+    """Keep the nodes where the devices that claims already have can be used."""
     kept: list[Node] = []
     barred: list[tuple[Node, ResourceClaim]] = []
     for node in nodes:
@@ -219,9 +228,9 @@ def _reached(
                 break
         else:
             kept.append(node)
-    return tuple(kept), tuple(barred)
+    return Outlook(outlook.stock, tuple(kept), tuple(barred))
 
 
-def _elsewhere(barred: Sequence[tuple[Node, ResourceClaim]]) -> str:
-    names = dict.fromkeys(named(claim) for _, claim in barred)
+def _elsewhere(outlook: Outlook) -> str:
+    names = dict.fromkeys(named(claim) for _, claim in outlook.barred)
     return f"no node reaches the devices that these claims already have: {listed(names)}"

@@ -133,7 +133,9 @@ def test_other_kinds_are_counted_and_unknown_fields_are_named():
 def test_without_nodes_they_are_taken_from_slices_and_that_is_said():
     cluster = bundle(slice_of("node-b", "x") + slice_of("node-a", "x"))
     assert [n.metadata.name for n in cluster.nodes] == ["node-a", "node-b"]
-    assert cluster.remarks == ("no nodes given: took 2 from the slices, without labels: `node-a`, `node-b`",)
+    assert cluster.node_remarks == (
+        "no nodes given: took 2 from the slices, without labels: `node-a`, `node-b`",
+    )
 
 
 def test_nodes_of_single_devices_count_too():
@@ -156,12 +158,14 @@ def test_nodes_of_single_devices_count_too():
 def test_a_single_node_is_never_assumed_in_silence():
     cluster = bundle(claim("c", "gpu"))
     assert [n.metadata.name for n in cluster.nodes] == [LONE_NODE]
-    assert cluster.remarks == (f"no nodes given and no slice names one: assumed a single node `{LONE_NODE}`",)
+    assert cluster.node_remarks == (
+        f"no nodes given and no slice names one: assumed a single node `{LONE_NODE}`",
+    )
 
 
 def test_slices_of_nodes_that_are_not_given_are_remarked():
     cluster = bundle(node("node-a") + slice_of("node-z", "x"))
-    assert cluster.remarks == ("slices name nodes that are not given and not used: `node-z`",)
+    assert cluster.node_remarks == ("slices name nodes that are not given and not used: `node-z`",)
 
 
 def _deployment(kind: str = "Deployment", **metadata: str) -> str:

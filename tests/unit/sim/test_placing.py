@@ -118,7 +118,10 @@ def test_claims_with_devices_on_two_nodes_leave_no_node():
     assert found.why == (
         "no node reaches the devices that these claims already have: `default/d`, `default/c`"
     )
-    assert [(n.metadata.name, c.metadata.name) for n, c in found.barred] == [("node-a", "d"), ("node-b", "c")]
+    assert [(n.metadata.name, c.metadata.name) for n, c in found.outlook.barred] == [
+        ("node-a", "d"),
+        ("node-b", "c"),
+    ]
 
 
 def test_a_pod_that_has_a_node_is_only_tried_there():

@@ -1,0 +1,253 @@
+"""`dray allocate`: give devices to everything that waits for them, in manifests."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import click
+
+from dray.api.codec import to_document
+from dray.api.resource import DeviceRequestAllocationResult, ResourceClaim
+from dray.cli import files
+from dray.cli.clusters import Cluster, check_node, cluster_of, files_option, names_of, resolved, say
+from dray.cli.door import NO, YES
+from dray.cli.options import gates_option
+from dray.cli.report import clean
+from dray.cli.tables import table
+from dray.explain import diagnose, summary
+from dray.gates import GateSet
+from dray.manifests import as_json, as_yaml
+from dray.sim.identity import new_share_id
+from dray.sim.placing import Limits, NotPlaced, Outcome, Placed, place
+
+_STDOUT = "-"
+_UNSAFE = re.compile(r"[^A-Za-z0-9.-]")
+
+
+@click.command("allocate")
+@files_option
+@click.argument("more", nargs=-1, metavar="[FILES]...")
+@click.option("--node", metavar="NAME", help="Only this node comes into question.")
+@click.option("--pod", "pods", multiple=True, metavar="[NS/]NAME", help="Only this pod is placed.")
+@click.option("--claim", "claims", multiple=True, metavar="[NS/]NAME", help="Only this claim is allocated.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["table", "json", "yaml"]),
+    default="table",
+    show_default=True,
+    help="A table for people, json or yaml for machines.",
+)
+@click.option(
+    "--write",
+    is_flag=False,
+    flag_value=_STDOUT,
+    metavar="[FOLDER]",
+    help="The claims with their `status`, as manifests: to standard output instead of the table, or one file "
+    "per claim into FOLDER. The files that were read stay as they are.",
+)
+@gates_option
+def command(paths: tuple[str, ...], more: tuple[str, ...], **chosen: Any) -> int:
+    """Give devices to every pod and claim that waits for them.
+
+    Pods are placed by priority, else in the order of the manifests, each on its best node: where requests
+    get their better alternatives, else the first by name. Claims that no waiting pod uses come last. Only
+    devices decide: node taints, CPU and affinity are not looked at. Exit code 0 when everything found its
+    place, 1 when something did not, 2 when the input is broken.
+    """
+    options = _Options(**chosen)
+    cluster = cluster_of((*paths, *more), options.gates)
+    outcomes = list(
+        place(
+            cluster.bundle,
+            cluster.stock,
+            cluster.door,
+            new_share_id=new_share_id,
+            limits=_limits(cluster, options),
+        )
+    )
+    _report(cluster, outcomes, options)
+    if not any(isinstance(outcome, NotPlaced) for outcome in outcomes):
+        return YES
+    if options.output == "table" and options.write != _STDOUT:
+        _hint(outcomes, (*paths, *more), options)
+    return NO
+
+
+@dataclass(frozen=True, slots=True)
+class _Options:
+    """What the command line chose."""
+
+    node: str | None
+    pods: tuple[str, ...]
+    claims: tuple[str, ...]
+    output: str
+    write: str | None
+    gates: GateSet
+
+
+def _limits(cluster: Cluster, options: _Options) -> Limits:
+    bundle = cluster.bundle
+    check_node(bundle, options.node)
+    return Limits(
+        options.node,
+        frozenset(resolved(bundle, "pod", name) for name in options.pods),
+        frozenset(resolved(bundle, "claim", name) for name in options.claims),
+    )
+
+
+def _report(cluster: Cluster, outcomes: Sequence[Outcome], options: _Options) -> None:
+    changed = _changed(outcomes)
+    if options.write == _STDOUT:
+        click.echo(_written(changed, options.output), nl=False)
+        for line in _refusals(cluster, outcomes):
+            say(line.strip())
+        return
+    if options.write is not None:
+        _save(changed, options.write, options.output)
+    if options.output == "table":
+        click.echo("\n".join(_page(cluster, outcomes)))
+    else:
+        document = [_document(cluster, outcomes)]
+        click.echo(as_json(document) if options.output == "json" else as_yaml(document), nl=False)
+
+
+# --- for people ---
+
+_TITLES = ("pod", "claim", "request", "node", "device", "share", "consumed")
+
+
+def _page(cluster: Cluster, outcomes: Sequence[Outcome]) -> Iterator[str]:
+    placed = [outcome for outcome in outcomes if isinstance(outcome, Placed)]
+    if not outcomes:
+        yield _nothing(cluster)
+        return
+    rows = [row for outcome in placed for row in _rows(outcome)]
+    if rows:
+        yield from table(_TITLES, rows)
+        yield ""
+    refusals = list(_refusals(cluster, outcomes))
+    if refusals:
+        yield from (*refusals, "")
+    yield f"placed {len(placed)} of {len(outcomes)}"
+
+
+def _nothing(cluster: Cluster) -> str:
+    pods, claims = len(names_of(cluster.bundle, "pod")), len(names_of(cluster.bundle, "claim"))
+    return f"nothing waits for devices: looked at {_plural(pods, 'pod')} and {_plural(claims, 'claim')}"
+
+
+def _rows(outcome: Placed) -> Iterator[tuple[str, ...]]:
+    pod = "/".join(outcome.subject.name) if outcome.subject.pod is not None else ""
+    for claim in outcome.claims:
+        name = f"{claim.metadata.namespace}/{claim.metadata.name}"
+        allocation = claim.status.allocation
+        results = allocation.devices.results if allocation is not None else ()
+        if not results:
+            yield pod, name, "", outcome.node.metadata.name, "", "", ""
+        for result in results:
+            yield (
+                pod,
+                name,
+                result.request,
+                outcome.node.metadata.name,
+                _device(result),
+                (result.share_id or "").partition("-")[0],
+                " ".join(f"{key}={amount}" for key, amount in result.consumed_capacity.items()),
+            )
+
+
+def _device(result: DeviceRequestAllocationResult) -> str:
+    name = f"{result.driver}/{result.pool}/{result.device}"
+    return f"{name} (admin)" if result.admin_access else name
+
+
+def _refusals(cluster: Cluster, outcomes: Sequence[Outcome]) -> Iterator[str]:
+    for outcome in outcomes:
+        if isinstance(outcome, NotPlaced):
+            yield clean(f"not placed: {outcome.subject}: {_reason(cluster, outcome)}")
+
+
+def _reason(cluster: Cluster, outcome: NotPlaced) -> str:
+    """Why a subject has no place, in a line."""
+    if outcome.why:
+        return outcome.why
+    claims = cluster.door.claims(outcome.subject.pending)
+    return summary(diagnose(outcome.outlook.stock, claims, outcome.outlook.nodes, hints=0))
+
+
+def _hint(outcomes: Sequence[Outcome], paths: Sequence[str], options: _Options) -> None:
+    first = next(outcome for outcome in outcomes if isinstance(outcome, NotPlaced))
+    space, name = first.subject.name
+    given = " ".join(f"-f {path}" for path in paths)
+    alone = " --alone" if options.pods or options.claims else ""
+    node = f" --node {options.node}" if options.node else ""
+    click.echo(f"hint: dray explain {given} {first.subject.kind}/{name} -n {space}{node}{alone}")
+
+
+def _plural(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+# --- for machines ---
+
+
+def _document(cluster: Cluster, outcomes: Sequence[Outcome]) -> dict[str, Any]:
+    return {
+        "placed": [
+            {
+                **_subject(outcome),
+                "node": outcome.node.metadata.name,
+                "claims": [_claim(claim, claim in outcome.fresh) for claim in outcome.claims],
+            }
+            for outcome in outcomes
+            if isinstance(outcome, Placed)
+        ],
+        "notPlaced": [
+            {**_subject(outcome), "reason": _reason(cluster, outcome), "gaveUp": outcome.gave_up}
+            for outcome in outcomes
+            if isinstance(outcome, NotPlaced)
+        ],
+    }
+
+
+def _subject(outcome: Outcome) -> dict[str, str]:
+    space, name = outcome.subject.name
+    return {"kind": outcome.subject.kind, "namespace": space, "name": name}
+
+
+def _claim(claim: ResourceClaim, fresh: bool) -> dict[str, Any]:
+    document = to_document(claim)
+    return {
+        "namespace": claim.metadata.namespace,
+        "name": claim.metadata.name,
+        "allocatedNow": fresh,
+        **document.get("status", {}).get("allocation", {}),
+    }
+
+
+def _changed(outcomes: Sequence[Outcome]) -> list[ResourceClaim]:
+    """Every claim that got devices or a consumer, as it is in the end."""
+    latest: dict[tuple[str, str], ResourceClaim] = {}
+    for outcome in outcomes:
+        for claim in outcome.claims if isinstance(outcome, Placed) else ():
+            latest[claim.metadata.namespace, claim.metadata.name] = claim
+    return list(latest.values())
+
+
+def _written(claims: Sequence[ResourceClaim], output: str) -> str:
+    documents = [to_document(claim) for claim in claims]
+    return as_json(documents) if output == "json" else as_yaml(documents)
+
+
+def _save(claims: Sequence[ResourceClaim], folder: str, output: str) -> None:
+    suffix = "json" if output == "json" else "yaml"
+    for claim in claims:
+        # Names come from files, and nothing has checked them: they must not lead out of the folder.
+        name = _UNSAFE.sub("_", f"{claim.metadata.namespace}-{claim.metadata.name}")
+        files.save_file(os.path.join(folder, f"{name}.{suffix}"), _written([claim], output))
+    say(f"wrote {_plural(len(claims), 'claim')} into `{folder}`")

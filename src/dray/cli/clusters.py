@@ -1,0 +1,125 @@
+"""A cluster from the command line: `-f`, the names of pods and claims, and what is said while reading."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import click
+
+from dray.allocator.admit import Admission
+from dray.allocator.stock import Stock
+from dray.cli import files
+from dray.cli.door import BROKEN
+from dray.cli.report import clean
+from dray.clock import SystemClock, timestamp
+from dray.errors import InputError
+from dray.gates import GateSet
+from dray.manifests import Document, Source, read
+from dray.sim.bundle import Bundle, BundleError, gather, listed
+from dray.sim.placing import stock_of
+from dray.sim.subjects import Name
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+KINDS = {
+    **dict.fromkeys(("pod", "pods", "po"), "pod"),
+    **dict.fromkeys(("claim", "claims", "resourceclaim", "resourceclaims"), "claim"),
+}
+"""What people write before the slash, and what they mean."""
+
+
+def files_option(command: F) -> F:
+    """`-f`."""
+    return click.option(
+        "-f",
+        "--filename",
+        "paths",
+        multiple=True,
+        metavar="FILE|FOLDER|-",
+        help="Manifests, folders of manifests, dumps of `kubectl get -o yaml`, or - for standard input; "
+        "may be given several times.",
+    )(command)
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """A bundle behind its door, ready to be asked."""
+
+    bundle: Bundle
+    door: Admission
+    stock: Stock
+
+
+def cluster_of(paths: Sequence[str], gates: GateSet) -> Cluster:
+    """Read everything, say what is worth saying; broken input ends the run, with every fault on a line."""
+    bundle = bundle_of(paths)
+    for remark in bundle.node_remarks:
+        say(remark)
+    door = Admission(gates)
+    return Cluster(bundle, door, stock_of(bundle, door, door.judge()))
+
+
+def bundle_of(paths: Sequence[str]) -> Bundle:
+    """The objects in some files."""
+    found = files.targets(paths)
+    try:
+        bundle = gather(_documents(found), now=timestamp(SystemClock().now()))
+    except BundleError as broken:
+        for problem in broken.problems:
+            say(problem)
+        raise click.exceptions.Exit(BROKEN) from None
+    for remark in bundle.remarks:
+        say(remark)
+    return bundle
+
+
+def _documents(found: Sequence[files.Target]) -> Iterator[Document]:
+    for target in found:
+        yield from read(Source.decode(target.name, files.contents(target)))
+
+
+def say(text: str) -> None:
+    """A line for people, beside the data."""
+    click.echo(f"dray: {clean(text)}", err=True)
+
+
+def names_of(bundle: Bundle, kind: str) -> list[Name]:
+    """Everything of a kind, by namespace and name."""
+    objects = bundle.pods if kind == "pod" else bundle.claims
+    return [(one.metadata.namespace, one.metadata.name) for one in objects]
+
+
+def resolved(bundle: Bundle, kind: str, text: str, namespace: str | None = None) -> Name:
+    """The pod or claim meant by `NAME` or `NAMESPACE/NAME`; raises `InputError` when there is none."""
+    space, slash, name = text.rpartition("/")
+    wanted = space if slash else namespace
+    names = names_of(bundle, kind)
+    found = [known for known in names if known[1] == name and wanted in (None, known[0])]
+    if len(found) == 1:
+        return found[0]
+    full = f"{wanted}/{name}" if wanted else name
+    if found:
+        spaces = listed(space for space, _ in found)
+        raise InputError(
+            f"{kind} `{name}` is in several namespaces: {spaces}; write `-n` or `NAMESPACE/NAME`"
+        )
+    others = listed("/".join(known) for known in names) or "none"
+    raise InputError(f"{kind} `{full}` is not among the manifests; those are {others}")
+
+
+def check_node(bundle: Bundle, node: str | None) -> None:
+    """Refuse a node that nobody knows."""
+    names = [known.metadata.name for known in bundle.nodes]
+    if node is not None and node not in names:
+        raise InputError(f"node `{node}` is not among the manifests; those are {listed(names)}")
+
+
+def subject_named(text: str) -> tuple[str, str] | None:
+    """`pod/NAME` as kind and name; None for a text that is no such thing."""
+    kind, slash, name = text.partition("/")
+    if not slash or not name or kind.lower() not in KINDS or os.path.exists(text):
+        return None
+    return KINDS[kind.lower()], name

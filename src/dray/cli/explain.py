@@ -1,0 +1,176 @@
+"""`dray explain`: which devices a pod gets and why, or why it gets none and what would help."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import click
+
+from dray.allocator.wants import named
+from dray.cli.clusters import (
+    Cluster,
+    check_node,
+    cluster_of,
+    files_option,
+    resolved,
+    subject_named,
+)
+from dray.cli.door import NO, YES
+from dray.cli.options import color_option, gates_option, wants_color
+from dray.cli.report import clean
+from dray.errors import AllocationFault
+from dray.explain import Diagnosis, Role, Verdict, diagnose, of_fault, render_text, to_document
+from dray.explain.document import API_VERSION, KIND
+from dray.gates import GateSet
+from dray.manifests import as_json
+from dray.sim.bundle import listed
+from dray.sim.identity import new_share_id
+from dray.sim.placing import Limits, NotPlaced, Outcome, place
+from dray.sim.subjects import Name
+
+_WIDTH, _WIDEST = 100, 120
+"""Columns where there is no screen, and the most of one that a page takes."""
+
+_PAINTS: dict[Role, dict[str, Any]] = {
+    Role.HEADLINE: {"bold": True},
+    Role.NODE: {"bold": True},
+    Role.MARK: {"fg": "green"},
+    Role.HINT: {"fg": "cyan"},
+}
+
+
+@click.command("explain")
+@files_option
+@click.argument("words", nargs=-1, metavar="[pod/NAME|claim/NAME]")
+@click.option("-n", "--namespace", metavar="NAME", help="The namespace of the pod or claim.")
+@click.option("--node", metavar="NAME", help="Explain this node only.")
+@click.option("--alone", is_flag=True, help="As if nothing else were waiting.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="Text for people or json for machines.",
+)
+@gates_option
+@color_option
+def command(paths: tuple[str, ...], words: tuple[str, ...], **chosen: Any) -> int:
+    """Tell which devices a pod or claim gets and why, or why it gets none and what would help.
+
+    Everything that waits is placed in order, as `dray allocate` does it; the pod or claim that is named is
+    explained as it is met then, or all of them when none is named. Every hint was tried before it is shown.
+    Exit code 0 when what is explained finds its place, 1 when it does not, 2 when the input is broken.
+    """
+    options = _Options(**chosen)
+    asked = [subject for word in words if (subject := subject_named(word)) is not None]
+    more = tuple(word for word in words if subject_named(word) is None)
+    if len(asked) > 1:
+        raise click.UsageError("one pod or claim at a time, or none for all of them")
+    cluster = cluster_of((*paths, *more), options.gates)
+    check_node(cluster.bundle, options.node)
+    wanted = None
+    if asked:
+        kind, name = asked[0]
+        wanted = (kind, resolved(cluster.bundle, kind, name, options.namespace))
+    return _tell(cluster, list(_outcomes(cluster, wanted, options)), wanted, options)
+
+
+@dataclass(frozen=True, slots=True)
+class _Options:
+    """What the command line chose."""
+
+    namespace: str | None
+    node: str | None
+    alone: bool
+    output: str
+    gates: GateSet
+    color: str
+
+
+Wanted = tuple[str, Name]
+"""Kind and name of what is to be explained."""
+
+
+def _outcomes(cluster: Cluster, wanted: Wanted | None, options: _Options) -> Iterator[Outcome]:
+    """What is to be explained, met as `dray allocate` meets it."""
+    limits = Limits(options.node)
+    if wanted is not None and (options.alone or wanted[0] == "claim"):
+        # A claim of a pod is not placed on its own, but may be explained on its own.
+        only = {f"{wanted[0]}s": frozenset({wanted[1]})}
+        limits = Limits(options.node, **only)
+    elif wanted is not None:
+        limits = Limits()
+    for outcome in place(
+        cluster.bundle, cluster.stock, cluster.door, new_share_id=new_share_id, limits=limits
+    ):
+        if wanted is None or (outcome.subject.kind, outcome.subject.name) == wanted:
+            yield outcome
+            if wanted is not None:
+                return
+
+
+def _tell(cluster: Cluster, outcomes: list[Outcome], wanted: Wanted | None, options: _Options) -> int:
+    diagnoses = [_diagnosis(cluster, outcome, options.node) for outcome in outcomes]
+    if options.output == "json":
+        documents = [to_document(diagnosis) for diagnosis in diagnoses]
+        many = {"apiVersion": API_VERSION, "kind": f"{KIND}List", "items": documents}
+        click.echo(as_json(documents if wanted is not None else [many]), nl=False)
+    elif outcomes:
+        _print(outcomes, diagnoses, options)
+    else:
+        who = (
+            f"{wanted[0]} {'/'.join(wanted[1])} waits for nothing" if wanted else "nothing waits for devices"
+        )
+        click.echo(f"{who}: what is asked for is there already")
+    return YES if all(diagnosis.verdict is Verdict.FITS for diagnosis in diagnoses) else NO
+
+
+def _diagnosis(cluster: Cluster, outcome: Outcome, node: str | None) -> Diagnosis:
+    subject, outlook = outcome.subject, outcome.outlook
+    pod = "/".join(subject.name) if subject.pod is not None else ""
+    nodes = [known for known in outlook.nodes if node in (None, known.metadata.name)]
+    try:
+        if not nodes:
+            raise AllocationFault(_without_nodes(outcome, node))
+        return diagnose(outlook.stock, cluster.door.claims(subject.pending), nodes, pod=pod)
+    except AllocationFault as fault:
+        return of_fault(fault, subject.claims, pod=pod)
+
+
+def _without_nodes(outcome: Outcome, node: str | None) -> str:
+    """Why no node is left to look at."""
+    if isinstance(outcome, NotPlaced) and outcome.why:
+        return outcome.why
+    for barred, claim in outcome.outlook.barred:
+        if barred.metadata.name == node:
+            return f"claim {named(claim)} has its devices elsewhere, out of reach of node `{node}`"
+    return f"node `{node}` does not come into question"
+
+
+def _print(outcomes: list[Outcome], diagnoses: list[Diagnosis], options: _Options) -> None:
+    color = wants_color(options.color, terminal=sys.stdout.isatty(), no_color="NO_COLOR" in os.environ)
+    width = min(shutil.get_terminal_size().columns, _WIDEST) if sys.stdout.isatty() else _WIDTH
+    pages = []
+    for outcome, diagnosis in zip(outcomes, diagnoses, strict=True):
+        page = render_text(diagnosis, width, paint=lambda role, text: click.style(text, **_PAINTS[role]))
+        pages.append("\n".join([page, *_around(outcome)]))
+    click.echo("\n\n".join(pages), color=color)
+
+
+def _around(outcome: Outcome) -> Iterator[str]:
+    """What claims that have devices already mean for the others."""
+    held = [claim for claim in outcome.subject.claims if claim.status.allocation is not None]
+    if held:
+        yield ""
+        yield clean(f"  has devices already: {', '.join(named(claim) for claim in held)}")
+    elsewhere: dict[str, list[str]] = {}
+    for node, claim in outcome.outlook.barred:
+        elsewhere.setdefault(named(claim), []).append(node.metadata.name)
+    for claim_name, nodes in elsewhere.items():
+        yield clean(f"  left out, as {claim_name} has its devices elsewhere: {listed(nodes)}")

@@ -1,0 +1,23 @@
+"""A bar for long work, on a terminal only."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+@contextmanager
+def progress(work: Sequence[T], what: str, few: int = 20) -> Iterator[Iterable[T]]:
+    """The work, with a bar on standard error while it is done; without one when there is little of it."""
+    if len(work) < few or not sys.stderr.isatty():
+        yield work
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        yield bar.track(work, description=what)
