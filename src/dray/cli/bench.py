@@ -196,11 +196,15 @@ def _micros(micros: float) -> str:
     return f"{micros:,.1f} µs" if micros < 1e4 else f"{micros / 1e3:,.1f} ms"
 
 
+def _scenarios_in_words(count: int) -> str:
+    return f"{count} scenario{'' if count == 1 else 's'}"
+
+
 def _summary(timings: Sequence[Timing]) -> Iterator[str]:
     wrong = [timing.scenario.name for timing in timings if not timing.right]
     lost = [timing.scenario.name for timing in timings if timing.gave_up]
     yield (
-        f"{len(timings)} scenarios: {len(timings) - len(wrong)} answered as expected, {len(lost)} given up"
+        f"{_scenarios_in_words(len(timings))}: {len(timings) - len(wrong)} answered as expected, {len(lost)} given up"
         + (f"; wrong: {', '.join(wrong)}" if wrong else "")
     )
     for kind, about in (("micro", "one node"), ("nodes", "many nodes"), ("hard", "hard")):
@@ -208,7 +212,7 @@ def _summary(timings: Sequence[Timing]) -> Iterator[str]:
         times = [t.micros for t in timings if t.scenario.kind == kind]
         if times:
             compared = f", worst ratio {max(ratios):.2f}" if ratios else ""
-            yield f"{about}: {len(times)} scenarios, slowest {_micros(max(times))}{compared}"
+            yield f"{about}: {_scenarios_in_words(len(times))}, slowest {_micros(max(times))}{compared}"
     told = [timing for timing in timings if timing.telling]
     if told:
         telling = sum(timing.telling for timing in told)

@@ -1,0 +1,122 @@
+"""`dray bench`: figures beside a reference; the answers are what is tested, never the times."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dray.sim import bench, scale
+from tests.unit.cli.conftest import Typed
+from tests.unit.cli.test_vectors import vector
+
+REFERENCE = {
+    "calibration": {"seconds": 0.2},
+    "micro": {"alpha": {"stable": {"outcome": "allocated", "allocate_us": 1e9}}},
+    "hard": {"knot": {"stable": {"outcome": "timeout", "seconds": 60.0}}},
+}
+
+
+@pytest.fixture(autouse=True)
+def short(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bench, "PASSES", 2)
+    monkeypatch.setattr(bench, "LOOP", 1000)
+
+
+def scenario(
+    name: str, kind: str = "micro", devices: tuple[str, ...] = ("r=d.example.com/p/a",)
+) -> dict[str, Any]:
+    return {
+        **vector(name),
+        "family": name[0],
+        "kind": kind,
+        "expected": {"outcome": "allocated" if devices else "none", "devices": list(devices)},
+    }
+
+
+@pytest.fixture
+def folder(desk: Path) -> Path:
+    many = scenario("nodes", "nodes")
+    many["nodes"] = [many["node"]] * 3
+    for document in (scenario("alpha"), scenario("knot", "hard"), many):
+        (desk / f"{document['name']}.json").write_text(json.dumps(document))
+    (desk / "go_results.json").write_text(json.dumps(REFERENCE))
+    return desk
+
+
+def test_figures_in_a_table(typed: Typed, folder: Path) -> None:
+    ended = typed("bench", ".")
+    assert (ended.code, ended.err) == (0, "")
+    rows = {line.split()[0]: line for line in ended.out.splitlines() if line}
+    assert "found" in rows["alpha"]
+    assert "0.00" in rows["alpha"]
+    assert "k" in rows
+    assert "3 scenarios: 3 answered as expected, 0 given up" in ended.out
+    assert "knot" not in rows
+    assert any(line.startswith("knot") for line in typed("bench", ".", "-v").out.splitlines())
+
+
+def test_a_wrong_answer_is_a_no(typed: Typed, desk: Path) -> None:
+    (desk / "alpha.json").write_text(json.dumps(scenario("alpha", devices=("r=d.example.com/p/b",))))
+    (desk / "two.json").write_text(json.dumps(scenario("two", devices=())))
+    ended = typed("bench", ".")
+    assert ended.code == 1
+    assert "wrong: alpha, two" in ended.out
+    assert ended.err.startswith("dray: no reference")
+
+
+def test_only_some_families(typed: Typed, folder: Path) -> None:
+    out = typed("bench", ".", "--family", "a, n").out
+    assert "2 scenarios" in out
+    ended = typed("bench", ".", "--family", "z")
+    assert ended.code == 2
+    assert "no scenario of family z" in ended.err
+
+
+def test_figures_in_a_file(typed: Typed, folder: Path) -> None:
+    assert typed("bench", ".", "--json", "out/figures.json").code == 0
+    told = json.loads((folder / "out" / "figures.json").read_text())
+    figures = {each["name"]: each for each in told["scenarios"]}
+    assert figures["alpha"]["right"] is True
+    assert figures["alpha"]["referenceMicros"] > 0
+    assert figures["knot"]["referenceMicros"] is None
+
+
+def test_cycles_need_one_search_per_shape_whatever_the_number_of_nodes(typed: Typed) -> None:
+    assert [scale.cycles(nodes, 3).searches for nodes in (6, 30)] == [3, 3]
+    ended = typed("bench", "--nodes", "4,8", "--shapes", "2")
+    assert ended.code == 0
+    rows = [line.split()[:3] for line in ended.out.splitlines() if line]
+    assert rows == [["NODES", "SHAPES", "SEARCHES"], ["4", "2", "2"], ["8", "2", "2"]]
+
+
+def test_memory_is_measured_in_a_process_of_its_own(typed: Typed, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = scale.footprint(20)
+    assert 0 < found.before <= found.after < 300
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([], "nothing to measure"),
+        (["gone"], "cannot read `gone`"),
+        (["--nodes", "many"], "expected numbers such as `500,5000`"),
+        (["--nodes", "0"], "expected numbers such as `500,5000`"),
+        ([".", "--reference", "alpha.json"], "not a file of reference times"),
+    ],
+)
+def test_a_wrong_command_line(arguments: list[str], words: str, typed: Typed, folder: Path) -> None:
+    ended = typed("bench", *arguments)
+    assert (ended.code, ended.out) == (2, "")
+    assert words in ended.err
+
+
+def test_a_scenario_that_cannot_be_read_is_broken_input(typed: Typed, desk: Path) -> None:
+    broken = scenario("alpha")
+    del broken["expected"]
+    (desk / "alpha.json").write_text(json.dumps(broken))
+    ended = typed("bench", ".")
+    assert ended.code == 2
+    assert "scenario `alpha` cannot be read" in ended.err
