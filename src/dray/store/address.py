@@ -1,0 +1,53 @@
+"""Addresses of stores: one line of text to an open store.
+
+memory:                                    nothing is kept
+sqlite:path/to/file  or just a path        one file
+etcd://host:port,host:port/prefix          a running etcd, everything under `prefix`
+etcds://host:port/prefix                   the same over TLS
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from dray.store.base import Store
+from dray.store.errors import OpenError
+from dray.store.memory import MemoryStore
+from dray.store.sqlite.store import SqliteStore
+
+DEFAULT_PREFIX = "dray"
+
+
+async def open_store(address: str) -> Store:
+    """Open the store at the address; raises `OpenError` with what to do."""
+    scheme, colon, rest = address.partition(":")
+    if address == "memory:":
+        return MemoryStore()
+    if scheme in ("etcd", "etcds") and colon:
+        return await _open_etcd(scheme, rest, address)
+    if scheme == "sqlite" and colon:
+        return await SqliteStore.open(_path(rest, address))
+    return await SqliteStore.open(_path(address, address))
+
+
+def _path(text: str, address: str) -> Path:
+    if not text or "://" in text:
+        raise OpenError(
+            f"`{address}` is no store; give `memory:`, the path of a file, or `etcd://host:port/prefix`"
+        )
+    return Path(text)
+
+
+async def _open_etcd(scheme: str, rest: str, address: str) -> Store:
+    hosts, _, prefix = rest.removeprefix("//").partition("/")
+    endpoints = tuple(host for host in hosts.split(",") if host)
+    if not rest.startswith("//") or not endpoints or not all(":" in host for host in endpoints):
+        raise OpenError(
+            f"`{address}` names no etcd; write `{scheme}://host:port/prefix`, several hosts with commas"
+        )
+    # Imported here: only this back end needs grpc, which takes a tenth of a second to load.
+    from dray.store.etcd.channel import Tls
+    from dray.store.etcd.store import EtcdStore
+
+    key_prefix = f"/{prefix.strip('/') or DEFAULT_PREFIX}/".encode()
+    return await EtcdStore.open(endpoints, prefix=key_prefix, tls=Tls() if scheme == "etcds" else None)

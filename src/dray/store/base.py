@@ -1,0 +1,234 @@
+"""The protocol of a store, and the values it speaks in.
+
+Theory of operation: a store is a dict of bytes with a history. Every transaction that changes something gets
+the next revision, and all its writes carry that revision. Revisions only grow; they need not be dense, since
+an etcd is shared with others. The past can be read until `compact` forgets it: after `compact(r)` the state
+at `r` and everything later is still there.
+
+A watch continues where a read stopped: `range` tells the revision it saw, `watch` after that revision hands
+out every later change exactly once, in order, and all changes of one revision together.
+
+Rules for this file: values and pure functions on them; nothing here knows a back end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from types import TracebackType
+from typing import Protocol, Self
+
+import msgspec
+
+FIRST_REVISION = 1
+"""The revision of a store in which nothing has happened."""
+
+BUFFERED_EVENTS = 10_000
+"""How many events a watcher may be behind before it is cut off."""
+
+
+class Entry(msgspec.Struct, frozen=True, gc=False):
+    """A key with its value and where in the history it stands."""
+
+    key: bytes
+    value: bytes
+    create_revision: int
+    mod_revision: int
+    version: int
+    """1 when created, one more with every put."""
+
+
+class Event(msgspec.Struct, frozen=True, gc=False):
+    """One key changed at `revision`: `entry` is what it became (None: deleted), `previous` what it was."""
+
+    key: bytes
+    revision: int
+    entry: Entry | None
+    previous: Entry | None
+
+
+class Batch(msgspec.Struct, frozen=True, gc=False):
+    """Everything watched that changed at `revision`, in the order written; empty for a bookmark.
+
+    A bookmark says: everything up to `revision` has been handed out.
+    """
+
+    revision: int
+    events: tuple[Event, ...] = ()
+
+
+class Page(msgspec.Struct, frozen=True, gc=False):
+    """Entries in the order of their keys, as they were at `revision`; `more` when a limit cut them short."""
+
+    entries: tuple[Entry, ...]
+    revision: int
+    more: bool = False
+
+
+class Unchanged(msgspec.Struct, frozen=True, gc=False, tag=True):
+    """The key was last written at `mod_revision`; 0 means that it is absent."""
+
+    key: bytes
+    mod_revision: int
+
+
+class Absent(msgspec.Struct, frozen=True, gc=False, tag=True):
+    """There is no such key."""
+
+    key: bytes
+
+
+class ValueIs(msgspec.Struct, frozen=True, gc=False, tag=True):
+    """The key is there and has this value."""
+
+    key: bytes
+    value: bytes
+
+
+Compare = Unchanged | Absent | ValueIs
+
+
+class Put(msgspec.Struct, frozen=True, gc=False, tag=True):
+    """Give the key this value."""
+
+    key: bytes
+    value: bytes
+
+
+class Delete(msgspec.Struct, frozen=True, gc=False, tag=True):
+    """Remove the key; nothing happens when it is absent."""
+
+    key: bytes
+
+
+Write = Put | Delete
+
+
+class Committed(msgspec.Struct, frozen=True, gc=False):
+    """All writes happened, at `revision`; if they changed nothing, the store stands there."""
+
+    revision: int
+
+
+class Mismatch(msgspec.Struct, frozen=True, gc=False):
+    """A compare that failed, and what stands there instead."""
+
+    compare: Compare
+    current: Entry | None
+
+
+class Conflict(msgspec.Struct, frozen=True, gc=False):
+    """No write happened, because these compares failed at `revision`."""
+
+    revision: int
+    failed: tuple[Mismatch, ...]
+
+
+class Store(Protocol):
+    """Bytes under keys, with a history. Every method may raise `StoreError`."""
+
+    async def revision(self) -> int:
+        """The revision of the newest change."""
+        ...
+
+    async def get(self, key: bytes, revision: int | None = None) -> Entry | None:
+        """The entry now, or as it was at `revision`."""
+        ...
+
+    async def range(
+        self,
+        prefix: bytes,
+        *,
+        start_after: bytes | None = None,
+        limit: int | None = None,
+        revision: int | None = None,
+    ) -> Page:
+        """The entries whose keys start with `prefix` and come after `start_after`.
+
+        To page through a state that others keep changing, pass the revision of the first page to the next.
+        """
+        ...
+
+    async def txn(self, compares: Sequence[Compare], writes: Sequence[Write]) -> Committed | Conflict:
+        """Do all writes in one revision if all compares hold, else nothing."""
+        ...
+
+    def watch(
+        self, prefix: bytes, after_revision: int, *, bookmarks: float | None = None
+    ) -> AsyncGenerator[Batch, None]:
+        """Every change under `prefix` later than `after_revision`, without end.
+
+        With `bookmarks`, a quiet watch tells about every so many seconds how far it has come. Close the
+        generator when done (`contextlib.aclosing`).
+        """
+        ...
+
+    async def compact(self, revision: int) -> None:
+        """Forget what only the past before `revision` needs; no matter if that has been done already."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of everything; watchers end with `Closed`."""
+        ...
+
+    async def __aenter__(self) -> Self: ...
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+
+class Closing:
+    """Gives a store its `async with`."""
+
+    async def close(self) -> None:
+        """Overridden by every store."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+
+def holds(compare: Compare, current: Entry | None) -> bool:
+    """Whether the compare is true of what stands under its key."""
+    match compare:
+        case Unchanged(mod_revision=wanted):
+            return wanted == (current.mod_revision if current else 0)
+        case Absent():
+            return current is None
+        case ValueIs(value=wanted_value):
+            return current is not None and current.value == wanted_value
+
+
+def prefix_end(prefix: bytes) -> bytes | None:
+    """The first key after all keys that start with `prefix`; None when there is no such key."""
+    trimmed = prefix.rstrip(b"\xff")
+    return trimmed[:-1] + bytes([trimmed[-1] + 1]) if trimmed else None
+
+
+def range_start(prefix: bytes, start_after: bytes | None) -> bytes:
+    """The smallest key a range may return."""
+    return prefix if start_after is None else max(prefix, start_after + b"\0")
+
+
+def check_txn(compares: Sequence[Compare], writes: Sequence[Write]) -> None:
+    """A transaction writes each key once, since it has one revision; and no key is empty."""
+    keys = [write.key for write in writes]
+    if len(set(keys)) != len(keys):
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise ValueError(f"key `{twice!r}` is written twice in one transaction")
+    if not all(isinstance(write, Delete) or isinstance(write.value, bytes) for write in writes):
+        raise TypeError("a value is bytes")
+    if b"" in keys or any(compare.key == b"" for compare in compares):
+        raise ValueError("a key has at least one byte")
+
+
+def check_read(limit: int | None, revision: int | None) -> None:
+    """A page holds at least one entry, and there is nothing before the beginning."""
+    if limit is not None and limit < 1:
+        raise ValueError(f"a page of `{limit}` entries cannot be read; give at least 1, or None for all")
+    if revision is not None and revision < FIRST_REVISION:
+        raise ValueError(f"there is no revision `{revision}`; the first is {FIRST_REVISION}, None means now")

@@ -1,0 +1,170 @@
+"""The line to etcd: several members, one of them in use, another one when it fails.
+
+Theory of operation: each member has a channel that reconnects by itself with backoff. A question goes to the
+member in use; when that one does not answer, questions that change nothing go to the next, until patience
+ends. A write is sent once: after a broken line nobody knows whether it arrived, and a second attempt could
+meet the first one's result and call it a conflict.
+
+Rules for this file: grpc errors end here; what leaves is a `StoreError`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from dray.store.errors import Compacted, FutureRevision, OutcomeUnknown, StoreError, TooLarge, Unreachable
+from dray.store.etcd.messages import CLASSES, METHODS, PACKAGE, load
+
+grpc: Any = load("grpc")
+load("grpc.aio")
+
+OPTIONS = (
+    ("grpc.max_receive_message_length", -1),
+    ("grpc.max_send_message_length", -1),
+    ("grpc.keepalive_time_ms", 10_000),
+    ("grpc.keepalive_timeout_ms", 5_000),
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 2_000),
+    # Two stores in one process must not share a line: closing one would break the other.
+    ("grpc.use_local_subchannel_pool", 1),
+)
+FIRST_PAUSE, LONGEST_PAUSE = 0.05, 1.0
+
+
+class Tls(msgspec.Struct, frozen=True):
+    """Files for TLS; without a CA that of the system is used, without a certificate none is shown."""
+
+    ca: Path | None = None
+    certificate: Path | None = None
+    key: Path | None = None
+
+
+class Line:
+    """Calls to whichever member answers."""
+
+    def __init__(self, endpoints: Sequence[str], tls: Tls | None, patience: float) -> None:
+        self.endpoints = tuple(endpoints)
+        self._patience = patience
+        self._channels = [_channel(endpoint, tls) for endpoint in self.endpoints]
+        self._using = 0
+
+    async def ask(self, method: str, request: Any) -> Any:
+        """A call that changes nothing, or may safely be made twice."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self._patience
+        pause = FIRST_PAUSE
+        while True:
+            left = deadline - loop.time()
+            # One silent member must not use up the patience meant for all.
+            share = max(left / 2, 0.1) if len(self._channels) > 1 else max(left, 0.1)
+            using = self._using
+            try:
+                return await self._stub(method)(request, timeout=share)
+            except grpc.aio.AioRpcError as error:
+                if not _worth_another_member(error) or deadline - loop.time() <= pause:
+                    raise self.meaning(error, request) from error
+            self.move_on(using)
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, LONGEST_PAUSE)
+
+    async def tell(self, method: str, request: Any) -> Any:
+        """A call that changes something: sent once, to a member that is known to be there."""
+        await self.ask("Status", CLASSES["StatusRequest"]()) if not self._connected() else None
+        try:
+            return await self._stub(method)(request, timeout=self._patience)
+        except grpc.aio.AioRpcError as error:
+            if not _worth_another_member(error):
+                raise self.meaning(error, request) from error
+            self.move_on(self._using)
+            raise OutcomeUnknown(
+                f"etcd at `{','.join(self.endpoints)}` broke off during a write: {_cause(error)};"
+                " it is unknown whether the write happened"
+            ) from error
+
+    def stream(self, method: str) -> Any:
+        """A call in both directions, that ends when the member has no leader."""
+        _, request, response = METHODS[method]
+        call = self._channels[self._using].stream_stream(
+            _path(method),
+            request_serializer=CLASSES[request].SerializeToString,
+            response_deserializer=CLASSES[response].FromString,
+        )
+        return call(metadata=(("hasleader", "true"),))
+
+    @property
+    def using(self) -> int:
+        """Which member is in use."""
+        return self._using
+
+    def move_on(self, from_member: int) -> None:
+        """Use the next member, unless somebody already did."""
+        if self._using == from_member:
+            self._using = (from_member + 1) % len(self._channels)
+
+    async def close(self) -> None:
+        for channel in self._channels:
+            await channel.close()
+
+    def meaning(self, error: Any, request: Any) -> StoreError:
+        """What an error of etcd means for whoever asked."""
+        text = error.details() or ""
+        revision = getattr(request, "revision", 0)
+        if "has been compacted" in text:
+            return Compacted(revision)
+        if "future revision" in text:
+            return FutureRevision(revision)
+        if "too many operations" in text or "request is too large" in text:
+            return TooLarge(
+                f"etcd refused the transaction: {text}; raise its `--max-txn-ops` or `--max-request-bytes`"
+            )
+        return Unreachable(
+            f"no answer from etcd at `{','.join(self.endpoints)}`: {_cause(error)};"
+            " check the address, and that etcd runs there"
+        )
+
+    def _connected(self) -> bool:
+        ready = grpc.ChannelConnectivity.READY
+        return bool(self._channels[self._using].get_state(try_to_connect=True) == ready)
+
+    def _stub(self, method: str) -> Any:
+        _, request, response = METHODS[method]
+        return self._channels[self._using].unary_unary(
+            _path(method),
+            request_serializer=CLASSES[request].SerializeToString,
+            response_deserializer=CLASSES[response].FromString,
+        )
+
+
+def _channel(endpoint: str, tls: Tls | None) -> Any:
+    if tls is None:
+        return grpc.aio.insecure_channel(endpoint, options=OPTIONS)
+    files = (tls.ca, tls.key, tls.certificate)
+    credentials = grpc.ssl_channel_credentials(*(file.read_bytes() if file else None for file in files))
+    return grpc.aio.secure_channel(endpoint, credentials, options=OPTIONS)
+
+
+def _path(method: str) -> str:
+    return f"/{PACKAGE}.{METHODS[method][0]}/{method}"
+
+
+def _worth_another_member(error: Any) -> bool:
+    """Whether the member, and not the question, is at fault."""
+    return error.code() in (
+        grpc.StatusCode.UNAVAILABLE,
+        grpc.StatusCode.DEADLINE_EXCEEDED,
+        grpc.StatusCode.INTERNAL,
+        grpc.StatusCode.CANCELLED,
+        grpc.StatusCode.UNKNOWN,
+    )
+
+
+def _cause(error: Any) -> str:
+    """The last clause of what grpc says, which names the reason."""
+    text: str = error.details() or str(error.code())
+    return text.rpartition("last error: ")[2].removeprefix("UNKNOWN: ").rstrip(".; ")

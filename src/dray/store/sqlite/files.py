@@ -1,0 +1,205 @@
+"""Opening the file: create, recognise, verify, refuse.
+
+Theory of operation: whoever opens a file reads all of it once. SQLite checks its own structure, every row is
+checked against its checksum, the sum over all rows against the head, and the index of current keys against
+the history. What passes is either all that was acknowledged or, after a torn write-ahead log, all of it up
+to some revision; everything else is refused, because half of the truth would be served as the whole.
+
+Rules for this file: nothing here runs while the store is in use, except `connect`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import sqlite3
+from pathlib import Path
+
+from dray.store.errors import Damaged, ForeignFile, FormatError, InUse, OpenError, WriteFailed
+from dray.store.sqlite.rows import (
+    APPLICATION,
+    COLUMNS,
+    FORMAT,
+    PLACES,
+    SUM_MASK,
+    TABLES,
+    Head,
+    checked,
+    read_head,
+    write_head,
+)
+
+MAGIC = b"SQLite format 3\0"
+RESTORE = "restore the latest backup with `dray server restore`"
+
+
+class Lock:
+    """Keeps other processes out, for as long as this one lives."""
+
+    def __init__(self, path: Path) -> None:
+        place = path.with_name(path.name + ".lock")
+        try:
+            self._file = os.open(place, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise OpenError(f"cannot create `{place}`: {error.strerror}") from error
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            holder = os.pread(self._file, 20, 0).decode("ascii", "replace").strip()
+            os.close(self._file)
+            raise InUse(f"`{path}` is in use by process {holder}; stop it, or choose another file") from error
+        os.ftruncate(self._file, 0)
+        os.pwrite(self._file, b"%d\n" % os.getpid(), 0)
+
+    def release(self) -> None:
+        # The file stays: removing it would let two processes lock two different files of one name.
+        os.close(self._file)
+
+
+def connect(path: Path, *, writer: bool) -> sqlite3.Connection:
+    """A connection of the running store; only one may write, and only that one ever checkpoints."""
+    # Quoting keeps `?` and `#` in the name of a file from being read as part of the URI.
+    mode = "rw" if writer else "ro"
+    connection = sqlite3.connect(
+        f"{path.absolute().as_uri()}?mode={mode}", uri=True, isolation_level=None, check_same_thread=False
+    )
+    # The writer never waits: there is no other writer, and a checkpoint that meets readers comes again.
+    connection.execute(f"PRAGMA busy_timeout = {0 if writer else 10_000}")
+    connection.execute("PRAGMA mmap_size = 0")
+    if writer:
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = FULL")
+        # The writer checkpoints by itself: an automatic checkpoint would swallow a failed fsync.
+        connection.execute("PRAGMA wal_autocheckpoint = 0")
+        connection.execute("PRAGMA cache_size = -16000")
+    else:
+        connection.execute("PRAGMA query_only = ON")
+    return connection
+
+
+def prepare(path: Path) -> Head:
+    """Create the file if there is none; verify it otherwise. Returns where the store stands."""
+    if not path.parent.is_dir():
+        raise OpenError(
+            f"there is no directory `{path.parent}` for the store; create it, or choose another place"
+        )
+    try:
+        fresh = not path.exists() or path.stat().st_size == 0
+        if fresh:
+            _create(path)
+        else:
+            recognise(path)
+        return verify(path)
+    except OSError as error:
+        raise OpenError(f"cannot open `{path}`: {error.strerror}") from error
+    except sqlite3.Error as error:
+        raise explain(error, path) from error
+
+
+def verify(path: Path, *, writer: bool = True) -> Head:
+    """Read everything once; raises `Damaged` unless every record is there and intact."""
+    with contextlib.closing(connect(path, writer=writer)) as connection:
+        try:
+            _check_format(connection, path)
+            findings = [row[0] for row in connection.execute("PRAGMA integrity_check(3)")]
+            if findings != ["ok"]:
+                raise Damaged(f"{findings[0]}")
+            head = read_head(connection)
+            _verify_rows(connection, head)
+            _verify_current(connection)
+        except Damaged as error:
+            raise Damaged(f"`{path}` is damaged: {error}; {RESTORE}") from error
+        except (sqlite3.DatabaseError, TypeError, ValueError, OverflowError) as error:
+            code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+            if code in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_CANTOPEN):
+                raise
+            raise Damaged(f"`{path}` is damaged: {error}; {RESTORE}") from error
+        return head
+
+
+def explain(error: sqlite3.Error, path: Path) -> OpenError | WriteFailed:
+    """What an error of SQLite means for the person who started the store."""
+    code = (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
+    if code == sqlite3.SQLITE_FULL:
+        return WriteFailed(f"no space left for `{path}`; free some and try again")
+    if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+        return Damaged(f"`{path}` is damaged: {error}; {RESTORE}")
+    return OpenError(f"cannot open `{path}`: {error}")
+
+
+def sync_directory(path: Path) -> None:
+    """Make a new or renamed name survive a power loss."""
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def _create(path: Path) -> None:
+    # Without a journal to replay there is nothing half-done that a crash in here could leave: the file is
+    # built under another name and gets its own only when it is whole.
+    building = path.with_name(path.name + ".new")
+    for leftover in (building, path.with_name(path.name + "-wal"), path.with_name(path.name + "-shm")):
+        leftover.unlink(missing_ok=True)
+    os.close(os.open(building, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+    with contextlib.closing(sqlite3.connect(building, isolation_level=None)) as connection:
+        connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+        connection.execute(f"PRAGMA application_id = {APPLICATION}")
+        connection.execute(f"PRAGMA user_version = {FORMAT}")
+        connection.execute("BEGIN IMMEDIATE")
+        for statement in TABLES:
+            connection.execute(statement)
+        write_head(connection, Head())
+        connection.execute("COMMIT")
+    os.replace(building, path)
+    sync_directory(path)
+
+
+def recognise(path: Path) -> None:
+    """Refuse what is not ours before SQLite touches it."""
+    with path.open("rb") as file:
+        header = file.read(100)
+    if header[:16] != MAGIC:
+        raise ForeignFile(
+            f"`{path}` is not a store of dray, or its head is damaged; choose another file, or {RESTORE}"
+        )
+    if int.from_bytes(header[68:72], "big") != APPLICATION:
+        raise ForeignFile(f"`{path}` is a database of another program; choose another file")
+
+
+def _check_format(connection: sqlite3.Connection, path: Path) -> None:
+    (found,) = connection.execute("PRAGMA user_version").fetchone()
+    if found != FORMAT:
+        raise FormatError(
+            f"`{path}` has format {found}, this dray reads format {FORMAT}; use the dray that wrote it"
+        )
+
+
+def _verify_rows(connection: sqlite3.Connection, head: Head) -> None:
+    count, total, newest = 0, 0, 0
+    for row in connection.execute(f"SELECT {COLUMNS} FROM history h ORDER BY id"):
+        total += checked(row)[5]
+        newest = row[0]
+        count += 1
+    if (count, total & SUM_MASK) != (head.rows, head.total):
+        raise Damaged(f"{count} records add up to something else than the {head.rows} that were written")
+    if newest >> PLACES > head.revision:
+        raise Damaged(f"a record is newer than revision `{head.revision}`, where the store stands")
+
+
+def _verify_current(connection: sqlite3.Connection) -> None:
+    """The index of current keys is exactly the newest row of every key that has a value."""
+    stray = connection.execute(
+        "SELECT key, id FROM current EXCEPT"
+        " SELECT key, id FROM history WHERE value IS NOT NULL"
+        " AND id IN (SELECT max(id) FROM history GROUP BY key)"
+    ).fetchone()
+    (living,) = connection.execute(
+        "SELECT count(*) FROM (SELECT max(id) AS id FROM history GROUP BY key) JOIN history USING (id)"
+        " WHERE value IS NOT NULL"
+    ).fetchone()
+    (indexed,) = connection.execute("SELECT count(*) FROM current").fetchone()
+    if stray is not None or living != indexed:
+        raise Damaged(f"the index of current keys names {indexed} keys, the history {living}")

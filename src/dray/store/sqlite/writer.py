@@ -1,0 +1,273 @@
+"""The one thread that writes: many waiting transactions, one commit.
+
+Theory of operation: transactions wait in a queue. The writer takes all that are there, runs them one after
+the other inside one SQLite transaction, each with its own revision, and commits once: one fsync pays for
+all. Only then are the answers and the batches handed to the event loop, in order. A transaction whose
+compares fail writes nothing and is answered with the others. While nobody waits the writer does chores
+(compaction) in small steps.
+
+What fails, fails for the whole group, which then never happened: SQLite rolls it back. Two ends: a full disk
+is reported and the next group may try again; after anything else that touches the disk, above all a failed
+fsync, nobody knows what the disk holds, so the writer stops for good and says so. It never tries an fsync
+again: the kernel may have dropped the pages and report success.
+
+Rules for this file: no other thread uses this connection; nothing here awaits.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import queue
+import sqlite3
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+from dray.store.base import Batch, Committed, Compare, Conflict, Delete, Entry, Event, Mismatch, Write, holds
+from dray.store.errors import Closed, Damaged, OutcomeUnknown, StoreError, WriteFailed
+from dray.store.sqlite.rows import Head, Row, current_row, entry_of, row_id, row_of, write_head
+
+GROUP = 512
+"""How many transactions share one commit at most; bounds how long the first of them waits."""
+CHECKPOINT_COMMITS = 500
+CHECKPOINT_BYTES = 8 << 20
+"""After so many commits, or so much written, the write-ahead log is written back into the file."""
+LOG_BYTES = 64 << 20
+"""A log that grew beyond this, because readers kept it busy, is cut back as soon as they let go."""
+
+# The disk did not take the data, and nothing of it counts as written: the log ends before it.
+NOT_WRITTEN = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_SHMSIZE}
+
+Outcome = Committed | Conflict | StoreError | None
+
+
+class Chore(Protocol):
+    """Work in small steps, each one a commit of its own between those of the transactions."""
+
+    def step(self, connection: sqlite3.Connection, head: Head) -> Head | None:
+        """Do a little; returns the head it leaves, or None when everything is done."""
+        ...
+
+    def after_commit(self, connection: sqlite3.Connection) -> None:
+        """What cannot be done inside a transaction."""
+        ...
+
+
+@dataclass(slots=True, eq=False)
+class Job:
+    """A transaction or a chore on its way through the writer; `sender` is whoever waits for it."""
+
+    sender: object
+    compares: Sequence[Compare] = ()
+    writes: Sequence[Write] = ()
+    chore: Chore | None = None
+    outcome: Outcome = None
+    batch: Batch | None = None
+
+
+Deliver = Callable[[list[Job]], None]
+
+
+class Writer:
+    """Owns the writing connection and its thread."""
+
+    def __init__(self, path: Path, connection: sqlite3.Connection, head: Head, deliver: Deliver) -> None:
+        self._path = path
+        self._connection = connection
+        self._head = head
+        self._deliver = deliver
+        self._queue: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
+        self._chores: list[Job] = []
+        self._failure: StoreError | None = None
+        self._commits = 0
+        self._bytes = 0
+        self._stopping = False
+        self._thread = threading.Thread(target=self._run, name="dray-store-writer", daemon=True)
+        self._thread.start()
+
+    def submit(self, job: Job) -> None:
+        self._queue.put(job)
+
+    @property
+    def stopped(self) -> bool:
+        return not self._thread.is_alive()
+
+    def stop(self) -> None:
+        """Finish what waits, checkpoint, and end the thread; the connection is closed afterwards."""
+        self._queue.put(None)
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._stopping:
+            jobs = self._waiting()
+            if self._failure is not None:
+                self._refuse(jobs + self._chores)
+                self._chores = []
+                continue
+            self._commit([job for job in jobs if job.chore is None])
+            self._chores += [job for job in jobs if job.chore is not None]
+            self._step_chore()
+            self._checkpoint_if_due()
+        self._finish()
+
+    def _waiting(self) -> list[Job]:
+        """Everything in the queue; waits for the first unless there are chores to do."""
+        jobs: list[Job] = []
+        try:
+            while len(jobs) < GROUP:
+                job = self._queue.get(block=not jobs and not self._chores)
+                if job is None:
+                    self._stopping = True
+                    return jobs
+                jobs.append(job)
+        except queue.Empty:
+            pass
+        return jobs
+
+    def _commit(self, jobs: list[Job]) -> None:
+        if not jobs:
+            return
+        try:
+            self._connection.execute("BEGIN IMMEDIATE")
+            head = self._head
+            for job in jobs:
+                head = self._apply(job, head)
+            if head is not self._head:
+                write_head(self._connection, head)
+            self._connection.execute("COMMIT")
+            self._head = head
+            self._commits += 1
+        except Exception as error:
+            self._fail(jobs, error)
+        self._deliver(jobs)
+
+    def _apply(self, job: Job, head: Head) -> Head:
+        """Run one transaction inside the open commit; returns the head after it."""
+        failed = [
+            Mismatch(compare, found)
+            for compare in job.compares
+            if not holds(compare, found := self._entry(compare.key))
+        ]
+        if failed:
+            job.outcome = Conflict(head.revision, tuple(failed))
+            return head
+        revision = head.revision + 1
+        written: list[tuple[Row, Event]] = []
+        for write in job.writes:
+            change = self._change(write, revision, len(written))
+            if change is not None:
+                written.append(change)
+        if not written:
+            job.outcome = Committed(head.revision)
+            return head
+        job.outcome = Committed(revision)
+        job.batch = Batch(revision, tuple(event for _, event in written))
+        after = head.with_rows(row[5] for row, _ in written)
+        self._bytes += sum(len(row[4] or b"") for row, _ in written)
+        return msgspec.structs.replace(after, revision=revision)
+
+    def _change(self, write: Write, revision: int, place: int) -> tuple[Row, Event] | None:
+        before = self._entry(write.key)
+        number = row_id(revision, place)
+        if isinstance(write, Delete):
+            if before is None:
+                return None
+            row = row_of(number, write.key, before.create_revision, before.version, None)
+            self._connection.execute("DELETE FROM current WHERE key = ?", (write.key,))
+        else:
+            created, version = (before.create_revision, before.version + 1) if before else (revision, 1)
+            row = row_of(number, write.key, created, version, write.value)
+            self._connection.execute("REPLACE INTO current (key, id) VALUES (?, ?)", (write.key, number))
+        self._connection.execute(
+            "INSERT INTO history (id, key, created, version, value, checksum) VALUES (?, ?, ?, ?, ?, ?)", row
+        )
+        return row, Event(write.key, revision, entry_of(row), before)
+
+    def _entry(self, key: bytes) -> Entry | None:
+        row = current_row(self._connection, key)
+        return None if row is None else entry_of(row)
+
+    def _step_chore(self) -> None:
+        """One step of the oldest chore, as one commit."""
+        if not self._chores or self._failure is not None:
+            return
+        job = self._chores[0]
+        assert job.chore is not None
+        try:
+            self._connection.execute("BEGIN IMMEDIATE")
+            head = job.chore.step(self._connection, self._head)
+            if head is not None:
+                write_head(self._connection, head)
+            self._connection.execute("COMMIT")
+            job.chore.after_commit(self._connection)
+            if head is not None:
+                self._head = head
+                return
+        except Exception as error:
+            self._fail([job], error)
+        self._chores.pop(0)
+        self._checkpoint("PASSIVE")
+        self._deliver([job])
+
+    def _checkpoint_if_due(self) -> None:
+        if self._commits >= CHECKPOINT_COMMITS or self._bytes >= CHECKPOINT_BYTES:
+            self._commits = self._bytes = 0
+            # Overwriting the log in place is cheaper than growing it anew, so it is cut only when too long.
+            self._checkpoint("TRUNCATE" if self._log_bytes() > LOG_BYTES else "PASSIVE")
+
+    def _log_bytes(self) -> int:
+        with contextlib.suppress(OSError):
+            return os.stat(f"{self._path}-wal").st_size
+        return 0
+
+    def _checkpoint(self, mode: str) -> None:
+        if self._failure is not None:
+            return
+        try:
+            self._connection.execute(f"PRAGMA wal_checkpoint({mode})").fetchone()
+        except sqlite3.Error as error:
+            self._fail([], error)
+
+    def _fail(self, jobs: list[Job], error: Exception) -> None:
+        """Take back the open commit, if there is one, and decide whether the store can go on."""
+        failure = self._meaning(error)
+        try:
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+        except sqlite3.Error as worse:
+            failure = self._meaning(worse)
+        told: StoreError = failure
+        if not isinstance(failure, WriteFailed):
+            self._failure = failure
+            told = OutcomeUnknown(f"it is unknown whether the write happened: {failure}")
+        for job in jobs:
+            job.outcome, job.batch = told, None
+
+    def _meaning(self, error: Exception) -> StoreError:
+        code = getattr(error, "sqlite_errorcode", None)
+        if code == sqlite3.SQLITE_FULL:
+            return WriteFailed(f"no space left for `{self._path}`; free some and writes work again")
+        if code in NOT_WRITTEN:
+            return WriteFailed(f"the disk refused to write to `{self._path}`: {error}")
+        if isinstance(error, Damaged):
+            return Damaged(f"`{self._path}` is damaged and the store has stopped: {error}")
+        return Closed(
+            f"the disk under `{self._path}` failed and the store has stopped: {error}; start it again"
+        )
+
+    def _refuse(self, jobs: list[Job]) -> None:
+        for job in jobs:
+            job.outcome = self._failure
+        self._deliver(jobs)
+
+    def _finish(self) -> None:
+        for job in self._chores:
+            job.outcome = Closed("the store was closed before this was finished")
+        self._deliver(self._chores)
+        self._checkpoint("TRUNCATE")
+        self._connection.close()

@@ -1,0 +1,33 @@
+"""Every contract test runs once per back end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.contract.backends import NAMES, Backend
+from tests.contract.etcd_server import NO_ETCD, Cluster, binary
+from tests.contract.running import pytest_pyfunc_call
+
+__all__ = ["pytest_pyfunc_call"]
+
+
+@pytest.fixture(scope="session")
+def etcd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, ...]]:
+    """The addresses of an etcd with one member."""
+    folder = tmp_path_factory.mktemp("etcd")
+    program = binary(folder)
+    if program is None:
+        pytest.skip(NO_ETCD)
+    cluster = Cluster(folder, program)
+    yield cluster.endpoints
+    cluster.stop()
+
+
+@pytest.fixture(params=NAMES)
+def backend(request: pytest.FixtureRequest, tmp_path: Path) -> Backend:
+    """One back end after the other."""
+    endpoints = request.getfixturevalue("etcd") if request.param == "etcd" else ()
+    return Backend(request.param, tmp_path, endpoints)
