@@ -8,10 +8,12 @@ made small.
 
 from __future__ import annotations
 
+import signal
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -22,6 +24,16 @@ from tests.fuzz.journey import BrokenLawError, of_bytes, of_document
 from tests.fuzz.mutations import broken
 from tests.fuzz.rawbytes import raw
 from tests.fuzz.shrink import small_bytes, small_document
+
+LONGEST = 20.0
+"""Seconds that one input may take, on a machine that does other things as well."""
+
+
+TOO_SLOW = "too slow"
+
+
+class TooSlowError(Exception):
+    """An input did not come through in time."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +94,8 @@ def run(mode: str, seed: str, start: int, stop: int) -> Report:
         given, way = input_of(mode, seed, index)
         began = time.perf_counter()
         try:
-            outcome = MODES[mode].send(given, way)
+            with _limited():
+                outcome = MODES[mode].send(given, way)
         except Exception as error:
             signature = signature_of(error)
             outcome = f"FAILED {signature}"
@@ -93,10 +106,28 @@ def run(mode: str, seed: str, start: int, stop: int) -> Report:
     return report
 
 
+@contextmanager
+def _limited() -> Iterator[None]:
+    """An input that takes for ever is a failure, too."""
+
+    def late(_number: int, _frame: Any) -> None:
+        raise TooSlowError(f"still not through after {LONGEST} s")
+
+    before = signal.signal(signal.SIGALRM, late)
+    signal.setitimer(signal.ITIMER_REAL, LONGEST)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
 def signature_of(error: BaseException) -> str:
     """What kind of failure this is: the law, or the exception and where it came from."""
     if isinstance(error, BrokenLawError):
         return f"law: {error}"
+    if isinstance(error, TooSlowError):
+        return TOO_SLOW
     frames = traceback.extract_tb(error.__traceback__)
     ours = [frame for frame in frames if "dray" in Path(frame.filename).parts] or frames
     last = ours[-1]
@@ -111,10 +142,13 @@ def small(failure: Failure, seed: str) -> Any:
     """The input of a failure without everything the failure does not need."""
     given, _ = input_of(failure.mode, seed, failure.index)
     mode = MODES[failure.mode]
+    if failure.signature == TOO_SLOW:
+        return given  # to try it a thousand times would take a day
 
     def fails(candidate: Any) -> bool:
         try:
-            mode.send(candidate, Random(f"{seed}:{failure.mode}:{failure.index}:way"))
+            with _limited():
+                mode.send(candidate, Random(f"{seed}:{failure.mode}:{failure.index}:way"))
         except Exception as error:
             return signature_of(error) == failure.signature
         return False

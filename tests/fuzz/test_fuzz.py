@@ -102,6 +102,19 @@ def test_bytes_that_fail_are_made_small(monkeypatch):
     assert campaign.small(failure, "planted") == b"apiVersion"
 
 
+def test_an_input_that_takes_for_ever_is_found(monkeypatch):
+    def dawdle(_data: bytes) -> None:
+        while True:
+            pass
+
+    monkeypatch.setattr(journey, "duplicate_fields", dawdle)
+    monkeypatch.setattr(campaign, "LONGEST", 0.05)
+    report = campaign.run("raw", "planted", 0, 2)
+    (failure,) = report.failures
+    assert (report.failed, failure.signature) == (2, campaign.TOO_SLOW)
+    assert campaign.small(failure, "planted") == campaign.input_of("raw", "planted", 0)[0]
+
+
 def test_the_command_counts_and_ends_well(capsys, tmp_path):
     arguments = ["--structured", "30", "--raw", "30", "--seed", "1", "--jobs", "1", "--out", str(tmp_path)]
     assert command.main(arguments) == 0
