@@ -37,7 +37,7 @@ from dray.explain.words import joined, plain
 from dray.values.quantity import Quantity
 
 _QUANTITY = re.compile(r"quantity\(\s*(\"[^\"]*\"|'[^']*')\s*\)")
-_NEAR = 0.6
+_NEAR = 0.8
 _MOST_CLASSES = 3
 _MOST_CLAIMS = 8
 
@@ -294,9 +294,17 @@ def use_another_class(case: Case) -> Iterator[Change]:
 
 
 def near(name: str, known: Iterable[str]) -> list[str]:
-    """Names that are like a name, the nearest first; never itself."""
-    others = sorted(other for other in known if other != name)
-    return difflib.get_close_matches(name, others, n=_MOST_CLASSES, cutoff=_NEAR)
+    """Names that are like a name, the nearest first: with a typo mended, or with the same first word."""
+    alike: dict[str, float] = {}
+    for other in sorted(set(known) - {name}):
+        likeness = difflib.SequenceMatcher(None, name, other, autojunk=False).ratio()
+        if likeness >= _NEAR or _first_word(name) == _first_word(other):
+            alike[other] = likeness
+    return sorted(alike, key=lambda other: -alike[other])[:_MOST_CLASSES]
+
+
+def _first_word(name: str) -> str:
+    return re.split(r"[-./]", name, maxsplit=1)[0]
 
 
 MOVES: dict[str, Move] = {

@@ -129,7 +129,9 @@ class _Teller:
         return tuple(self._stuck(halt) for halt in self._tale.furthest)
 
     def _stuck(self, halt: Halt) -> Stuck:
-        return Stuck(halt, self._witness.refusals(halt.point, halt.picks))
+        told = self._witness.refusals(halt.point, halt.picks)
+        seen = {c: refusal for c, refusal in told.items() if halt.looked is None or c < halt.looked}
+        return Stuck(halt, seen)
 
     def left_behind(self, picks: Sequence[Pick]) -> tuple[Attempt, ...]:
         """The alternatives that come before those that were taken."""

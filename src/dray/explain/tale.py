@@ -17,7 +17,7 @@ from collections.abc import Iterable
 import msgspec
 
 from dray.allocator.beats import Beat, DeadEnd, Ending, Faulted, GaveUp, Pick, Point, Took
-from dray.allocator.reasons import Refusal
+from dray.allocator.reasons import Reason, Refusal
 from dray.allocator.search import search
 from dray.allocator.stock import Shape
 from dray.allocator.wants import Ask, Want
@@ -30,11 +30,16 @@ Place = tuple[int, int]
 
 
 class Halt(msgspec.Struct, frozen=True, eq=False):
-    """A dead end: the point, the picks that stood, and what kept the whole alternative from being tried."""
+    """A dead end: the point, the picks that stood, and what kept the whole alternative from being tried.
+
+    `looked` is how many candidates the search looked at here; None means all of them. Others may have been
+    judged for somebody else, but are no part of this story.
+    """
 
     point: Point
     picks: tuple[Pick, ...]
     obstacle: Refusal | None
+    looked: int | None = None
 
 
 class Tale(msgspec.Struct, frozen=True, eq=False):
@@ -50,7 +55,7 @@ def tell(ask: Ask, shape: Shape, budget: int, patience: int = PATIENCE) -> Tale:
     """The story of an ask on a shape, as much of it as patience allows."""
     if patience:
         tale = listen(search(ask, shape, min(patience, budget), foresight=False))
-        if not isinstance(tale.ending, GaveUp) or patience >= budget:
+        if not isinstance(tale.ending, GaveUp):
             return tale
         answer = listen(search(ask, shape, budget))
         if not answer.furthest or (tale.furthest and _depth(tale) >= _depth(answer)):
@@ -103,10 +108,12 @@ class _Listener:
                 self._stack.append(beat.pick)
             case DeadEnd():
                 self._undo(beat.point)
-                self._note(Halt(beat.point, tuple(self._stack), beat.short))
+                unseen = beat.short is not None and beat.short.reason is Reason.TOO_MANY_DEVICES
+                looked = 0 if unseen and not beat.point.want.wants_all else None
+                self._note(Halt(beat.point, tuple(self._stack), beat.short, looked))
             case Faulted():
                 self._undo(beat.point)
-                self._note(Halt(beat.point, tuple(self._stack), beat.refusal))
+                self._note(Halt(beat.point, tuple(self._stack), beat.refusal, beat.candidate + 1))
                 self._ending = beat
             case _:
                 self._ending = beat

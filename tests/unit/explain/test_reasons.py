@@ -1,0 +1,129 @@
+"""Every rule that can say no has words, and a situation in which they are said."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from dray.allocator.reasons import TEXTS, Reason
+from dray.explain import to_document
+from dray.explain.diagnosis import Account, DeviceName, Why
+from dray.explain.phrases import PHRASES, tally
+from tests.unit.explain.cluster import Cluster, claim, request
+from tests.unit.explain.situations import SITUATIONS
+
+NO_SITUATION = {
+    Reason.TOO_FEW: "counting ahead says it about a whole alternative; see test_tale",
+    Reason.BINDING_CONDITIONS: "devices behind that gate are left out before anybody looks at them",
+    Reason.LEADS_NOWHERE: "see `turned_back`: it is said of devices that were passed over",
+}
+
+
+@pytest.mark.parametrize("reason", Reason)
+def test_every_reason_has_a_text_a_hint_and_a_phrase(reason):
+    text, hint = TEXTS[reason]
+    assert text
+    assert hint
+    assert callable(PHRASES[reason])
+
+
+def reasons_in(value: object) -> set[str]:
+    if isinstance(value, dict):
+        found = {value["reason"]} if "reason" in value else set()
+        return found.union(*(reasons_in(part) for part in value.values()))
+    return set().union(*(reasons_in(part) for part in value)) if isinstance(value, list) else set()
+
+
+def test_every_reason_is_given_in_some_situation():
+    told: set[str] = set()
+    for situation in SITUATIONS.values():
+        told |= reasons_in(json.loads(json.dumps(to_document(situation()))))
+    assert {reason for reason in Reason if reason not in told} <= set(NO_SITUATION)
+    assert Reason.LEADS_NOWHERE in told
+
+
+def accounts(*whys: Why) -> list[Account]:
+    names = [DeviceName(driver="d", pool="p", device=f"gpu-{i}") for i in range(len(whys))]
+    return [Account(device=name, why=why) for name, why in zip(names, whys, strict=True)]
+
+
+@pytest.mark.parametrize(
+    ("whys", "named", "anywhere"),
+    [
+        (
+            [Why(reason=Reason.IN_USE, holders=(f"ml/{i}",)) for i in range(4)],
+            "4 in use by ml/0, ml/1 and 2 more",
+            "4 in use",
+        ),
+        ([Why(reason=Reason.IN_USE)], "1 in use", "1 in use"),
+        (
+            [Why(reason=Reason.BROKEN_SELECTOR, expression="x > 1", error="no such key: x\n  x > 1\n  ^")],
+            "1 cannot be judged (`x > 1` fails: no such key: x)",
+            "1 cannot be judged (`x > 1` fails: no such key: x)",
+        ),
+        (
+            [
+                Why(reason=Reason.CAPACITY_SHORT, name="memory", wanted="5Gi", left=left)
+                for left in ("900Mi", "3Gi")
+            ],
+            "2 with at most 3Gi of `memory` left, 5Gi asked",
+            "2 with at most 3Gi of `memory` left, 5Gi asked",
+        ),
+        (
+            [Why(reason=Reason.COUNTER_SHORT)] * 2,
+            "2 in a pool whose shared counters are overdrawn",
+            "2 in a pool whose shared counters are overdrawn",
+        ),
+        (
+            [Why(reason=Reason.COUNTER_SHORT, name="a/b", left="1", wanted=wanted) for wanted in ("20", "3")],
+            "2 short of counter `a/b` (1 left, at least 3 needed)",
+            "2 short of counter `a/b` (1 left, at least 3 needed)",
+        ),
+        (
+            [Why(reason=Reason.CONSTRAINT, name="d/numa", value="1", expected="0", peers=("gpu-9",))] * 2,
+            "2 with numa 1 (constraint: same d/numa = 0, like gpu-9)",
+            "2 with numa 1 (constraint: same d/numa = 0)",
+        ),
+        (
+            [
+                Why(
+                    reason=Reason.CONSTRAINT,
+                    name="d/numa",
+                    value=v,
+                    expected=v,
+                    distinct=True,
+                    peers=(f"gpu-{v}",),
+                )
+                for v in ("1", "2")
+            ],
+            "2 with numa 1 and 2 (constraint: different d/numa, taken by gpu-1 and gpu-2)",
+            "2 with numa 1 and 2 (constraint: different d/numa)",
+        ),
+        ([Why(reason=Reason.TAKEN_HERE)], *["1 taken by another request of the same pod"] * 2),
+        ([Why(reason=Reason.NODE_SELECTOR)] * 2, *["2 with a node selector of several terms"] * 2),
+        ([Why(reason=Reason.BINDING_CONDITIONS)], *["1 with binding conditions, which are off"] * 2),
+        ([Why(reason=Reason.LEADS_NOWHERE)], *["1 of no use: too little is left for the rest then"] * 2),
+        ([Why(reason=Reason.TAINTED)], "1 tainted", "1 tainted"),
+    ],
+)
+def test_phrases(whys, named, anywhere):
+    assert tally(accounts(*whys), named=True) == [named]
+    assert tally(accounts(*whys), named=False) == [anywhere]
+
+
+def test_the_most_frequent_comes_first_and_the_earlier_rule_among_equals():
+    mixed = [Reason.TAINTED, Reason.IN_USE, Reason.TAINTED, Reason.TAKEN_HERE]
+    said = tally(accounts(*(Why(reason=reason) for reason in mixed)), named=True)
+    assert said == ["2 tainted", "1 in use", "1 taken by another request of the same pod"]
+
+
+def test_in_use_comes_before_what_else_is_wrong_with_a_device():
+    cluster = Cluster().node("node-a", "gpu-0 held=ml/old taint=a/b:NoSchedule")
+    assert reasons_in(to_document(cluster.ask(claim(request())))) == {"InUse"}
+
+
+def test_a_selector_comes_before_everything():
+    cluster = Cluster().node("node-a", "gpu-0 held=ml/old taint=a/b:NoSchedule")
+    cluster.add_class("other", 'device.driver == "other.example"')
+    assert reasons_in(to_document(cluster.ask(claim(request(of="other"))))) == {"Unsuited"}
