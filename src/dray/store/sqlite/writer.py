@@ -30,6 +30,7 @@ import msgspec
 
 from dray.store.base import Batch, Committed, Compare, Conflict, Delete, Entry, Event, Mismatch, Write, holds
 from dray.store.errors import Closed, Damaged, OutcomeUnknown, StoreError, WriteFailed
+from dray.store.sqlite.files import connect
 from dray.store.sqlite.rows import Head, Row, current_row, entry_of, row_id, row_of, write_head
 
 GROUP = 512
@@ -270,4 +271,17 @@ class Writer:
             job.outcome = Closed("the store was closed before this was finished")
         self._deliver(self._chores)
         self._checkpoint("TRUNCATE")
-        self._connection.close()
+        if self._failure is None:
+            self._connection.close()
+        else:
+            self._close_without_checkpoint()
+
+    def _close_without_checkpoint(self) -> None:
+        """Leave the log as it is: the last connection to close would try the fsync again and drop the log."""
+        last = connect(self._path, writer=False)
+        try:
+            with contextlib.suppress(sqlite3.Error):
+                last.execute("SELECT 1 FROM head").fetchone()
+            self._connection.close()
+        finally:
+            last.close()

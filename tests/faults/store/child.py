@@ -1,0 +1,110 @@
+"""A process that writes until it is killed, and tells on its standard output what was acknowledged.
+
+    python -m tests.faults.store.child STORE ROUND [CRASH_POINT COUNT]
+
+Each line is `n revision`: write number n of this round was acknowledged there. Every write puts two
+keys that must live or die together. Now and then the past is compacted and a backup taken, so that a kill
+meets those as well. With a crash point the process kills itself when it comes there for the COUNT-th time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sqlite3
+import sys
+from pathlib import Path
+
+from dray.store import Absent, Committed, Put
+from dray.store.sqlite import backup
+from dray.store.sqlite import store as store_module
+from dray.store.sqlite.files import connect
+from dray.store.sqlite.store import SqliteStore
+
+WRITERS = 8
+POINTS = ("before-begin", "before-commit", "after-commit", "in-compaction", "in-backup")
+
+
+class Fuse:
+    """Kills the process at the named point, the given number of times later."""
+
+    def __init__(self, point: str, count: int) -> None:
+        self.point = point
+        self.count = count
+
+    def reached(self, point: str) -> None:
+        if point == self.point:
+            self.count -= 1
+            if self.count <= 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+
+class FusedConnection:
+    """The writer's connection, with a fuse at the edges of its transactions."""
+
+    def __init__(self, connection: sqlite3.Connection, fuse: Fuse) -> None:
+        self._connection = connection
+        self._fuse = fuse
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._connection, name)
+
+    def execute(self, statement: str, *arguments: object) -> sqlite3.Cursor:
+        before = {"BEGIN IMMEDIATE": "before-begin", "COMMIT": "before-commit"}.get(statement)
+        if before:
+            self._fuse.reached(before)
+        result = self._connection.execute(statement, *arguments)  # type: ignore[arg-type]
+        if statement == "COMMIT":
+            self._fuse.reached("after-commit")
+        return result
+
+    def executemany(self, *arguments: object) -> sqlite3.Cursor:
+        self._fuse.reached("in-compaction")
+        return self._connection.executemany(*arguments)  # type: ignore[arg-type]
+
+
+def light(fuse: Fuse) -> None:
+    def fused(path: Path, *, writer: bool) -> object:
+        connection = connect(path, writer=writer)
+        return FusedConnection(connection, fuse) if writer else connection
+
+    vars(store_module)["connect"] = fused
+    publish = backup._publish
+
+    def published(building: Path, target: Path) -> None:
+        fuse.reached("in-backup")
+        publish(building, target)
+
+    backup._publish = published
+
+
+def key_of(turn: int, number: int) -> bytes:
+    return b"w/%d/%07d" % (turn, number)
+
+
+async def write(path: Path, turn: int) -> None:
+    store = await SqliteStore.open(path)
+    numbers = iter(range(10**7))
+
+    async def writer() -> None:
+        for number in numbers:
+            key = key_of(turn, number)
+            value = b"%d " % number * 20
+            outcome = await store.txn(
+                [Absent(key)], [Put(key, value), Put(b"twin/" + key, value), Put(b"last", b"%d" % number)]
+            )
+            assert isinstance(outcome, Committed)
+            os.write(1, b"%d %d\n" % (number, outcome.revision))
+            if number % 100 == 50:
+                await store.compact(outcome.revision - 20)
+            if number % 400 == 200:
+                await store.backup(path.with_name("backup.db"))
+
+    await asyncio.gather(*(writer() for _ in range(WRITERS)))
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 3:
+        light(Fuse(sys.argv[3], int(sys.argv[4])))
+    asyncio.run(write(Path(sys.argv[1]), int(sys.argv[2])))

@@ -1,0 +1,110 @@
+"""R-01: nothing acknowledged is lost when a process is killed, nothing is half there, revisions grow."""
+
+from __future__ import annotations
+
+import os
+import random
+import select
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from dray.store.base import Entry
+from dray.store.errors import OpenError
+from dray.store.sqlite import reads
+from dray.store.sqlite.files import connect, prepare, verify
+from tests.faults.store.child import POINTS, key_of
+from tests.outside import ROOT
+
+
+@dataclass
+class Tally:
+    """What a campaign saw; the pass line is that the last three stay 0."""
+
+    kills: int = 0
+    acknowledged: int = 0
+    lost: int = 0
+    half: int = 0
+    backwards: int = 0
+
+    def sound(self) -> bool:
+        return self.lost == self.half == self.backwards == 0
+
+
+def campaign(folder: Path, kills: int, seed: int, points: tuple[str, ...] = ("", *POINTS)) -> Tally:
+    """Kill a writing process again and again on one file; look after each kill."""
+    chance = random.Random(seed)
+    tally, path = Tally(), folder / "store.db"
+    known: dict[bytes, int] = {}
+    revision = 0
+    for turn in range(kills):
+        point = points[turn % len(points)]
+        acknowledged = _run_and_kill(path, turn, point, chance)
+        tally.kills += 1
+        tally.acknowledged += len(acknowledged)
+        known |= {key_of(turn, number): at for number, at in acknowledged.items()}
+        revision = _look(path, known, revision, tally)
+    return tally
+
+
+def _run_and_kill(path: Path, turn: int, point: str, chance: random.Random) -> dict[int, int]:
+    """Start the writer and let it die; returns what it had acknowledged, by number."""
+    command = [sys.executable, "-m", "tests.faults.store.child", str(path), str(turn)]
+    rare = point in ("in-compaction", "in-backup")
+    if point:
+        command += [point, str(chance.randint(1, 2) if rare else chance.randint(2, 60))]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}
+    child = subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT, env=environment)
+    assert child.stdout is not None
+    told = b""
+    end = time.monotonic() + 20
+    lines = chance.randint(1, 400)
+    while time.monotonic() < end:
+        ready, _, _ = select.select([child.stdout], [], [], 1)
+        chunk = os.read(child.stdout.fileno(), 1 << 16) if ready else b""
+        told += chunk
+        if (ready and not chunk) or (not point and told.count(b"\n") >= lines):
+            break
+    child.send_signal(signal.SIGKILL)
+    told += child.stdout.read()
+    child.stdout.close()
+    assert child.wait(20) == -signal.SIGKILL, "the child ended by itself"
+    whole = told[: told.rfind(b"\n") + 1].split()
+    return dict(zip(map(int, whole[::2]), map(int, whole[1::2]), strict=True))
+
+
+def _look(path: Path, known: dict[bytes, int], revision: int, tally: Tally) -> int:
+    head = prepare(path)
+    tally.backwards += head.revision < max([revision, *known.values()], default=0)
+    connection = connect(path, writer=False)
+    try:
+        found = {entry.key: entry for entry in reads.page(connection, b"", None, None, None).entries}
+    finally:
+        connection.close()
+    for key, at in known.items():
+        tally.lost += not _whole(found.get(key), at)
+    for key in [key for key in found if key.startswith(b"w/")]:
+        twin = found.get(b"twin/" + key)
+        tally.half += twin is None or (twin.value, twin.mod_revision) != (
+            found[key].value,
+            found[key].mod_revision,
+        )
+    tally.half += sum(key.removeprefix(b"twin/") not in found for key in found if key.startswith(b"twin/"))
+    saved = path.with_name("backup.db")
+    if saved.exists():
+        try:
+            verify(saved, writer=False)
+        except OpenError:
+            tally.half += 1
+    return head.revision
+
+
+def _whole(entry: Entry | None, revision: int) -> bool:
+    return (
+        entry is not None
+        and entry.mod_revision == revision
+        and entry.value == b"%d " % int(entry.key.rpartition(b"/")[2]) * 20
+    )
