@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 from dray.lint.rules import RULES, Severity
+from dray.lint.spots import place_of
 from dray.manifests import Document, Position
 from dray.manifests.documents import below
 from dray.manifests.source import START
@@ -26,6 +27,10 @@ class Where:
     ordinal: int
     prefix: str
     subject: str
+
+
+Inside = tuple[str, int]
+"""The text of a value, and the offset of a character in it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +47,8 @@ class Complaint:
     severity: Severity | None = None
     at: str = ""
     """Where to point when that is more exact than the path, for example at a key inside a map."""
+    inside: Inside | None = None
+    """Where to point inside a text value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +80,14 @@ class Finding:
 
 def placed(complaint: Complaint, document: Document, subject: str, at: Position | None = None) -> Finding:
     """A complaint about a document that is at hand."""
-    position = at or document.locate(
-        complaint.at or complaint.path, key=complaint.at_key or bool(complaint.at)
+    position = at or _position(
+        document, complaint.at or complaint.path, complaint.at_key or bool(complaint.at), complaint.inside
     )
     return _finding(complaint, document.source.name, subject, position, document.source.line(position.line))
+
+
+def _position(document: Document, path: str, key: bool, inside: Inside | None) -> Position:
+    return document.locate(path, key=key) if inside is None else place_of(document, path, *inside)
 
 
 def _finding(complaint: Complaint, source: str, subject: str, position: Position, excerpt: str) -> Finding:
@@ -99,25 +110,30 @@ def _finding(complaint: Complaint, source: str, subject: str, position: Position
 Reopen = Callable[[str], Iterable[Document]]
 """Reads the documents of a file again, by the name of its source."""
 
-_Spot = tuple[Where, str, bool]
+_Spot = tuple[Where, str, bool, Inside | None]
 
 
 def settled(charges: Iterable[Charge], reopen: Reopen) -> list[Finding]:
     """Charges as findings; every file they concern is read once."""
     charges = list(charges)
-    spots: set[_Spot] = {(c.where, c.complaint.path, c.complaint.at_key) for c in charges}
-    spots |= {(*c.other, False) for c in charges if c.other}
+    spots: set[_Spot] = {_spot(charge) for charge in charges}
+    spots |= {(*charge.other, False, None) for charge in charges if charge.other}
     places = _look_up(spots, reopen)
     found = []
     for charge in charges:
-        position, excerpt = places[charge.where, charge.complaint.path, charge.complaint.at_key]
+        position, excerpt = places[_spot(charge)]
         finding = _finding(charge.complaint, charge.where.source, charge.where.subject, position, excerpt)
         if charge.other:
             where, path = charge.other
-            also = f"{where.source}:{places[where, path, False][0]}"
+            also = f"{where.source}:{places[where, path, False, None][0]}"
             finding = replace(finding, message=f"{finding.message}, see {also}")
         found.append(finding)
     return found
+
+
+def _spot(charge: Charge) -> _Spot:
+    complaint = charge.complaint
+    return charge.where, complaint.path, complaint.at_key, complaint.inside
 
 
 def _look_up(spots: Iterable[_Spot], reopen: Reopen) -> dict[_Spot, tuple[Position, str]]:
@@ -128,7 +144,7 @@ def _look_up(spots: Iterable[_Spot], reopen: Reopen) -> dict[_Spot, tuple[Positi
     for source in sorted({source for source, _ in wanted}):
         for document in reopen(source):
             for spot in wanted.get((source, document.ordinal), ()):
-                where, path, at_key = spot
-                position = document.locate(below(where.prefix, path), key=at_key)
+                where, path, at_key, inside = spot
+                position = _position(document, below(where.prefix, path), at_key, inside)
                 found[spot] = (position, document.source.line(position.line))
     return found
