@@ -82,6 +82,15 @@ def test_a_pool_named_after_its_node_is_folded_by_pattern():
     assert "node-a and node-b   pool gpu.example/<node> is incomplete" in page
 
 
+def test_pools_with_the_same_flaw_keep_their_names():
+    cluster = (
+        Cluster().node("node-a", "gpu-0", slices=2).node("node-b", "gpu-0", slices=2, driver="other.example")
+    )
+    page = render_text(cluster.ask(claim()))
+    assert "  node-a   pool gpu.example/node-a is incomplete: 1 of 2 slices, generation 1" in page
+    assert "  node-b   pool other.example/node-b is incomplete: 1 of 2 slices, generation 1" in page
+
+
 def test_a_flawed_pool_of_another_driver_is_not_blamed():
     cluster = (
         Cluster().node("node-a", "gpu-0 held=ml/old").node("node-a", "nic-0", driver="nic.example", slices=2)

@@ -49,6 +49,18 @@ def test_alternatives_are_told_together():
     assert [halt.point.want.name for halt in halts] == ["gpu/a", "gpu/b"]
 
 
+def test_alternatives_are_told_behind_the_same_picks():
+    """`one` comes further behind p, `two` behind q; a story of both would be about no place at all."""
+    lines = "p size=x numa=0\nq size=x numa=1\nr size=y numa=0\ns size=z numa=1"
+    two = {
+        name: {"count": 2, "where": [attribute("size", size)]} for name, size in (("one", "y"), ("two", "z"))
+    }
+    asked = claim(request("a", where=[attribute("size", "x")]), first_of("b", **two), same="numa")
+    halts = told(Cluster().node("node-a", lines), asked).furthest
+    assert [(halt.point.want.name, halt.point.nth) for halt in halts] == [("b/one", 1), ("b/two", 0)]
+    assert {halt.picks[0].candidate for halt in halts} == {0}
+
+
 def test_what_was_tried_and_left_has_its_fate():
     tale = told(NUMA, claim(request(count=2), same="numa"))
     assert isinstance(tale.ending, Solved)
