@@ -29,7 +29,7 @@ MESSAGES: dict[str, Fields] = {
     ),
     # `type`: 0 put, 1 delete.
     "Event": (("type", 1, "int32"), ("kv", 2, "KeyValue"), ("prev_kv", 3, "KeyValue")),
-    "ResponseHeader": (("revision", 3, "int64"), ("raft_term", 4, "uint64")),
+    "ResponseHeader": (("member_id", 2, "uint64"), ("revision", 3, "int64")),
     "RangeRequest": (
         ("key", 1, "bytes"),
         ("range_end", 2, "bytes"),

@@ -1,0 +1,133 @@
+"""What only a store in etcd promises: one history for several servers; members may be lost (R-16, small)."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from contextlib import aclosing
+from pathlib import Path
+
+import pytest
+
+from dray.store import Absent, Committed, Put, Store, Unchanged
+from dray.store.errors import OutcomeUnknown, TooLarge, Unreachable
+from tests.contract.etcd_server import NO_ETCD, Cluster, Member, binary
+from tests.contract.running import take
+
+
+async def opened(endpoints: tuple[str, ...], prefix: bytes, patience: float = 20) -> Store:
+    from dray.store.etcd.store import EtcdStore
+
+    return await EtcdStore.open(endpoints, prefix=prefix, patience=patience)
+
+
+async def test_two_stores_on_one_etcd_see_one_history(etcd):
+    async with await opened(etcd, b"/shared/") as one, await opened(etcd, b"/shared/") as two:
+        start = await one.revision()
+        async with aclosing(two.watch(b"a/", start)) as batches:
+            first = await one.txn([], [Put(b"a/1", b"x")])
+            assert (await anext(batches)).revision == first.revision
+            entry = await two.get(b"a/1")
+            assert entry is not None
+            second = await two.txn([Unchanged(b"a/1", entry.mod_revision)], [Put(b"a/1", b"y")])
+            assert isinstance(second, Committed)
+        assert await take(one, b"", start, second.revision) == await take(two, b"", start, second.revision)
+
+
+async def test_a_prefix_keeps_others_out(etcd):
+    async with await opened(etcd, b"/mine/") as mine, await opened(etcd, b"/mine/x/") as nested:
+        await mine.txn([], [Put(b"a", b"1")])
+        assert (await nested.range(b"")).entries == ()
+        assert await nested.txn([Absent(b"a")], [Put(b"a", b"2")]) == Committed(await nested.revision())
+        assert [entry.key for entry in (await mine.range(b"")).entries] == [b"a", b"x/a"]
+
+
+async def test_a_transaction_too_large_for_etcd_says_so(etcd):
+    async with await opened(etcd, b"/large/") as store:
+        with pytest.raises(TooLarge, match="--max-txn-ops"):
+            await store.txn([], [Put(b"%d" % n, b"") for n in range(1000)])
+
+
+async def leader_of(cluster: Cluster) -> Member:
+    """Asks each member until one says that it leads."""
+    from dray.store.etcd.channel import Line
+    from dray.store.etcd.messages import CLASSES
+
+    lines = [Line((endpoint,), None, 5) for endpoint in cluster.endpoints]
+    try:
+        answers = [await line.ask("Status", CLASSES["StatusRequest"]()) for line in lines]
+    finally:
+        for line in lines:
+            await line.close()
+    ids = [answer.header.member_id for answer in answers]
+    return cluster.members[ids.index(answers[0].leader)]
+
+
+async def count_on(store: Store, acknowledged: list[int], rounds: int) -> None:
+    """Count one key up; a write of unknown outcome is looked after, not repeated."""
+    done = 0
+    while done < rounds:
+        try:
+            seen = await store.get(b"n")
+            number = int(seen.value) + 1 if seen else 1
+            compare = Unchanged(b"n", seen.mod_revision if seen else 0)
+            outcome = await store.txn([compare], [Put(b"n", b"%d" % number)])
+        except (OutcomeUnknown, Unreachable):
+            await asyncio.sleep(0.05)
+            continue
+        if isinstance(outcome, Committed):
+            acknowledged.append(number)
+            done += 1
+
+
+async def test_small_members_may_be_lost_and_nothing_acknowledged_is(tmp_path: Path):
+    program = binary(tmp_path)
+    if program is None:
+        pytest.skip(NO_ETCD)
+    cluster = Cluster(tmp_path, program, 3, durable=True)
+    try:
+        await lose_and_restore(cluster)
+    finally:
+        cluster.stop()
+
+
+async def lose_and_restore(cluster: Cluster) -> None:
+    acknowledged: list[int] = []
+    async with await opened(cluster.endpoints, b"/r16/", 15) as store:
+        start = await store.revision()
+        watching = asyncio.create_task(watch_count(store, start, 60))
+        await count_on(store, acknowledged, 20)
+        leader = await leader_of(cluster)
+        leader.kill()
+        await count_on(store, acknowledged, 20)
+
+        second = next(member for member in cluster.members if member is not leader)
+        second.kill()
+        async with await opened(cluster.endpoints, b"/r16/", 1) as impatient:
+            with pytest.raises((OutcomeUnknown, Unreachable)):
+                await impatient.txn([], [Put(b"lost", b"")])
+
+        cluster.restart(second)
+        cluster.restart(leader)
+        await count_on(store, acknowledged, 10)
+        second.signal(signal.SIGSTOP)
+        await count_on(store, acknowledged, 10)
+        second.signal(signal.SIGCONT)
+        final = await store.get(b"n")
+        assert final is not None
+        # An outcome that was unknown may have counted, hence at least; never less, and nothing twice.
+        assert int(final.value) >= acknowledged[-1] >= 60
+        assert acknowledged == sorted(set(acknowledged))
+        seen = await watching
+        assert seen == list(range(1, 61))
+
+
+async def watch_count(store: Store, after: int, until: int) -> list[int]:
+    """Every value the counter had, as one watch saw it across all failures."""
+    seen: list[int] = []
+    async with aclosing(store.watch(b"n", after)) as batches:
+        async for batch in batches:
+            seen += [int(event.entry.value) for event in batch.events if event.entry]
+            if seen[-1] >= until:
+                break
+    return seen
