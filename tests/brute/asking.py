@@ -57,17 +57,17 @@ def ask_for(chance: Chance) -> tuple[ResourceClaim, ...]:
     """One to three claims with at most four requests together."""
     claims = []
     left = MOST_REQUESTS
-    for c in range(chance.one([1, 1, 1, 2, 2, 3])):
+    for c in range(chance.one([1, 1, 1, 2] if chance.is_tight else [1, 1, 1, 2, 2, 3])):
         if not left:
             break
-        count = min(left, chance.one([1, 1, 1, 2, 2, 3]))
+        count = min(left, chance.one([2, 2, 3] if chance.is_tight else [1, 1, 1, 2, 2, 3]))
         left -= count
         claims.append(_claim(chance, f"c{c}", count))
     return tuple(claims)
 
 
 def _claim(chance: Chance, name: str, count: int) -> ResourceClaim:
-    requests = [_request(chance, f"r{i}") for i in range(count)]
+    requests = [_request(chance, f"r{i}", i) for i in range(count)]
     names = [item.name for item in requests]
     names += [f"{item.name}/{sub.name}" for item in requests for sub in item.first_available]
     constraints = []
@@ -90,21 +90,24 @@ def _constraint(chance: Chance, names: list[str]) -> DeviceConstraint:
     return kind(chance.one(ATTRIBUTES), *_some(chance, names))
 
 
-def _request(chance: Chance, name: str) -> DeviceRequest:
+def _request(chance: Chance, name: str, place: int) -> DeviceRequest:
     if chance.uses("alternatives", 0.6):
-        return make.first_of(name, *[(f"s{i}", _asking(chance)) for i in range(chance.up_to(3, 1))])
+        ways = [(f"s{i}", _asking(chance, place)) for i in range(chance.up_to(3, 1))]
+        return make.first_of(name, *ways)
     admin = True if chance.uses("admin", 0.4) else None
-    return DeviceRequest(name=name, exactly=ExactDeviceRequest(**_asking(chance, admin_access=admin)))
+    return DeviceRequest(name=name, exactly=ExactDeviceRequest(**_asking(chance, place, admin_access=admin)))
 
 
-def _asking(chance: Chance, **more: Any) -> dict[str, Any]:
-    words = [chance.one(WORDS) for _ in range(chance.one([0, 0, 0, 0, 1]))]
+def _asking(chance: Chance, place: int, **more: Any) -> dict[str, Any]:
+    # Where it is tight the later ones are choosy: what the first took may be just what they need.
+    choosy = 0.45 * place if chance.is_tight else 0.2
+    words = [chance.one(WORDS)] if chance.happens(choosy) else []
     if chance.uses("faults", 0.4):
         words.append(chance.one(["attr:dra.example/numa=1", "fails"]))
-    count: int | str = chance.one([1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 3, 0])
+    count: int | str = chance.one([1] * 7 + [2] if chance.is_tight else [1] * 8 + [2, 2, 3, 0])
     if chance.uses("all", 0.4):
         count = "All"
-    fields: dict[str, Any] = {"device_class": chance.one(CLASSES)}
+    fields: dict[str, Any] = {"device_class": "any" if chance.is_tight else chance.one(CLASSES)}
     if chance.uses("taints", 0.5):
         fields["tolerations"] = tuple(chance.one(TOLERATIONS) for _ in range(chance.up_to(2, 1)))
     if chance.uses("shares", 0.5):

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from random import Random
 from typing import Any, TypeVar
 
-from dray.api.resource import Device, DeviceTaint, ResourceClaim, ResourceSlice
+from dray.api.resource import CounterSet, Device, DeviceTaint, ResourceClaim, ResourceSlice
 from tests.brute import making as make
 from tests.brute.asking import ask_for, class_config
 from tests.brute.problem import Problem
@@ -38,6 +38,9 @@ FEATURES = {
 }
 """What a problem may use, and how often it does."""
 
+TIGHT = {"counters": 0.5, "attributes": 0.7, "alternatives": 0.4, "all": 0.25, "shares": 0.3, "limited": 0.1}
+"""The same for a third of the problems: nothing odd, but many requests that get into each other's way."""
+
 DRIVERS = ("gpu.example", "nic.example")
 ZONES = {"n1": {"zone": "z1", "rack": "r1"}, "n2": {"zone": "z2", "rack": "r1"}}
 MOST_DEVICES = 6
@@ -50,7 +53,9 @@ class Chance:
 
     def __init__(self, source: Random) -> None:
         self.source = source
-        self.features = {name for name, odds in FEATURES.items() if self.happens(odds)}
+        self.is_tight = self.happens(0.35)
+        odds = TIGHT if self.is_tight else FEATURES
+        self.features = {name for name, often in odds.items() if self.happens(often)}
 
     def happens(self, odds: float) -> bool:
         return self.source.random() < odds
@@ -101,18 +106,14 @@ class _Shelves:
 
     def filled(self) -> list[ResourceSlice]:
         chance = self._chance
-        pools = {
-            (chance.one([*DRIVERS, DRIVERS[0]]), f"p{chance.up_to(1)}")
-            for _ in range(chance.one([1, 2, 2, 3]))
-        }
+        many = chance.one([1, 1, 2] if chance.is_tight else [1, 2, 2, 3])
+        pools = {(chance.one([*DRIVERS, DRIVERS[0]]), f"p{chance.up_to(1)}") for _ in range(many)}
         return [item for driver, pool in sorted(pools) for item in self._pool(driver, pool)]
 
     def _pool(self, driver: str, pool: str) -> list[ResourceSlice]:
         chance = self._chance
         counters = chance.uses("counters", 0.8)
-        pages = [self._devices(counters) for _ in range(chance.up_to(2, 1))]
-        if self._left < 0 or not any(pages):
-            pages = pages[:1]
+        pages = [self._devices(counters) for _ in range(2 if chance.is_tight else chance.up_to(2, 1))]
         odd = chance.one(ODDITIES) if chance.uses("flawed", 0.8) else "none"
         said: dict[str, Any] = {
             "driver": driver,
@@ -132,16 +133,34 @@ class _Shelves:
             for i, page in enumerate(pages)
         ]
         if counters:
-            sets = [make.budget("set", slots=chance.up_to(6, 2), lanes=chance.up_to(4, 1))]
+            sets = [self._budget(found)]
             where = {"node_name": "n1"} if chance.happens(0.5) else {"all_nodes": True}
             found.append(make.published(*sets, name=f"{driver[:3]}-{pool}-counters", **where, **said))
         return found + self._others(odd, found[0], said)
+
+    def _budget(self, found: list[ResourceSlice]) -> CounterSet:
+        """Counters for a pool; where it is tight just enough for two or three modest devices."""
+        chance = self._chance
+        slots = chance.up_to(6, 2)
+        drawn = sorted(
+            int(str(counter.value))
+            for page in found
+            for device in page.spec.devices
+            for part in device.consumes_counters
+            for name, counter in part.counters.items()
+            if name == "slots"
+        )
+        if chance.is_tight and drawn:
+            slots = sum(drawn[: chance.up_to(3, 2)]) + chance.up_to(1)
+        return make.budget("set", slots=slots, lanes=chance.up_to(6, 2))
 
     def _priority(self) -> int | None:
         return self._chance.up_to(1, -1) if self._chance.uses("priorities", 0.6) else None
 
     def _where(self) -> dict[str, Any]:
         chance = self._chance
+        if chance.is_tight:
+            return {"node_name": "n1"}
         if chance.uses("per_device", 0.6):
             return {"per_device_node_selection": True}
         return chance.one(
@@ -185,6 +204,9 @@ class _Shelves:
             if i and chance.happens(0.4):
                 # Interchangeable devices: the same again under another name.
                 page[-1] = {**page[-2], "name": page[-1]["name"]}
+        if chance.is_tight and chance.happens(0.6):
+            # Greedy devices first: taking the first that fits is then seldom right.
+            page.sort(key=lambda fields: str(fields.get("consumes_counters")), reverse=True)
         return page
 
     def _device(self, name: str, counters: bool) -> dict[str, Any]:
@@ -197,7 +219,9 @@ class _Shelves:
         if chance.uses("shares", 0.8):
             fields["capacity"] = self._capacity(bool(fields.get("shared")))
         if counters and chance.happens(0.85):
-            drawn = {"slots": chance.up_to(3)} | ({"lanes": chance.up_to(2)} if chance.happens(0.4) else {})
+            drawn = {"slots": chance.one([1, 1, 2, 3, 3] if chance.is_tight else [0, 1, 2, 3])} | (
+                {"lanes": chance.up_to(2)} if chance.happens(0.4) else {}
+            )
             if chance.uses("flawed", 0.03):
                 drawn["nothing"] = 1
             fields["consumes_counters"] = (make.draws("set", **drawn),)
@@ -310,7 +334,7 @@ def _held(chance: Chance, slices: Sequence[ResourceSlice]) -> tuple[ResourceClai
 def _holding(chance: Chance, item: ResourceSlice, device: Device, number: int) -> Any:
     fields: dict[str, Any] = {"driver": item.spec.driver, "pool": item.spec.pool.name}
     # A flag that changed since: whole devices that are shared now, and the other way round.
-    if bool(device.allow_multiple_allocations) != chance.happens(0.15):
+    if bool(device.allow_multiple_allocations) != chance.happens(0.25):
         fields["share"] = f"{number:08d}-0000-4000-8000-000000000000"
         if chance.happens(0.8):
             fields["consumed"] = {name: chance.up_to(2) for name in device.capacity}

@@ -1,0 +1,399 @@
+"""Builds of the allocator that are broken on purpose, one plausible mistake each.
+
+A mistake is a function that patches the allocator with `mock.patch`; the laws must notice it. Several are
+mistakes that others made (see the regression tests), some were ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+from unittest.mock import patch
+
+import msgspec
+
+from dray.allocator import assemble, contents, foresight, options, pools, search, stock, wants
+from dray.allocator.board import USED
+from dray.allocator.checks import capacity, constraints, counters, taints
+from dray.allocator.reasons import Reason, Refusal, Short
+
+SABOTAGE: dict[str, Callable[[], Any]] = {}
+"""Every mistake by name: a function that makes the patch to be entered."""
+
+
+def mistake(make: Callable[[], Any]) -> Callable[[], Any]:
+    SABOTAGE[make.__name__] = make
+    return make
+
+
+def broken(name: str) -> Any:
+    """The allocator with one mistake in it, for a while."""
+    return SABOTAGE[name]()
+
+
+# --- what is not undone ---
+
+
+def _forgetful(module: Any) -> Any:
+    """A check whose facts never reach the trail."""
+    real = module.take
+
+    class Loose:
+        def __init__(self, board: Any) -> None:
+            self.facts = board.facts
+
+        def write(self, fact: Any, value: Any) -> None:
+            self.facts[fact] = value
+
+    return patch.object(module, "take", lambda board, *rest: real(Loose(board), *rest))
+
+
+@mistake
+def counters_are_not_given_back() -> Any:
+    return _forgetful(counters)
+
+
+@mistake
+def shared_values_are_not_given_back() -> Any:
+    return _forgetful(constraints)
+
+
+@mistake
+def capacity_is_not_given_back() -> Any:
+    return _forgetful(capacity)
+
+
+# --- who has what ---
+
+
+@mistake
+def devices_of_others_count_as_free() -> Any:
+    return patch.object(search._Walk, "_blocked", lambda walk, frame: walk._board.facts.get(USED, 0))
+
+
+@mistake
+def devices_of_this_attempt_count_as_free() -> Any:
+    return patch.object(search._Walk, "_blocked", lambda walk, frame: walk._shape.taken)
+
+
+@mistake
+def admin_access_forgets_its_own_claim() -> Any:
+    real = wants.ask_of
+    return patch(
+        "tests.brute.laws.ask_of",
+        lambda *given: msgspec.structs.replace(real(*given), minds_admin=False),
+    )
+
+
+@mistake
+def admin_access_minds_everybody() -> Any:
+    def blocked(walk: Any, frame: Any) -> int:
+        return int(walk._shape.taken | walk._board.facts.get(USED, 0))
+
+    return patch.object(search._Walk, "_blocked", blocked)
+
+
+@mistake
+def all_leaves_out_what_is_in_use() -> Any:
+    real = search.Frame.__init__
+
+    def start(frame: Any, *given: Any) -> None:
+        real(frame, *given)
+        if frame.want.wants_all:
+            frame.options.suiting &= ~frame.options._shape.taken
+            frame.count = frame.options.suiting.bit_count()
+
+    return patch.object(search.Frame, "__init__", start)
+
+
+@mistake
+def the_next_device_of_a_request_starts_at_the_front() -> Any:
+    real = search.Frame.following
+
+    def following(frame: Any, mark: int) -> Any:
+        found = real(frame, mark)
+        found.cursor = 0
+        return found
+
+    return patch.object(search.Frame, "following", following)
+
+
+@mistake
+def flags_that_changed_are_not_noticed() -> Any:
+    real = stock._left
+
+    def left(shelf: Any, use: Any) -> Any:
+        names = dict(zip(shelf.names, shelf.contents, strict=True))
+        whole = {
+            name: holder for name, holder in use.whole.items() if name in names and not names[name].shareable
+        }
+        return real(shelf, type(use)(whole, use.shares, use.holders))
+
+    return patch.object(stock, "_left", left)
+
+
+# --- amounts and counters ---
+
+
+@mistake
+def amounts_are_rounded_down() -> Any:
+    def by_policy(name: str, rule: Any, asked: int) -> int:
+        limits = rule.valid_range
+        if limits is None or limits.min is None or limits.step is None or asked <= limits.min.nanos:
+            return real(name, rule, asked)  # type: ignore[return-value]
+        least, step = limits.min.nanos, limits.step.nanos
+        return int(least + (asked - least) // step * step)
+
+    real = capacity._by_policy
+    return patch.object(capacity, "_by_policy", by_policy)
+
+
+@mistake
+def amounts_of_this_attempt_do_not_count() -> Any:
+    real = capacity.refuse
+
+    class Blank:
+        facts: dict[Any, Any] = {}
+
+    return patch.object(capacity, "refuse", lambda board, *rest: real(Blank(), *rest))  # type: ignore[arg-type]
+
+
+@mistake
+def amounts_of_others_do_not_count() -> Any:
+    def left(walk: Any, want: Any, candidate: int) -> Any:
+        walk._shape.left[candidate] = walk._shape.contents[candidate].totals
+        return real(walk, want, candidate)
+
+    real = search._Walk._refuse
+    return patch.object(search._Walk, "_refuse", left)
+
+
+@mistake
+def every_share_draws_counters() -> Any:
+    def draws(walk: Any, want: Any, candidate: int) -> bool:
+        return not want.admin and bool(walk._shape.contents[candidate].counters)
+
+    return patch.object(search._Walk, "_draws", draws)
+
+
+@mistake
+def admin_access_draws_counters() -> Any:
+    real = search._Walk._draws
+
+    def draws(walk: Any, want: Any, candidate: int) -> bool:
+        return real(walk, msgspec.structs.replace(want, admin=False), candidate)
+
+    return patch.object(search._Walk, "_draws", draws)
+
+
+@mistake
+def counters_of_old_shares_do_not_count() -> Any:
+    real = stock._left
+
+    def left(shelf: Any, use: Any) -> Any:
+        found = real(shelf, use)
+        whole = real(shelf, type(use)(use.whole, {}, {}))
+        return stock._Left(found.taken, found.shared, found.amounts, whole.counters, (*found.key, whole.key))
+
+    return patch.object(stock, "_left", left)
+
+
+# --- constraints and taints ---
+
+
+@mistake
+def match_compares_with_the_last_device_only() -> Any:
+    return patch.object(constraints, "take", lambda board, rule, values: board.write(rule, values))
+
+
+@mistake
+def types_of_values_do_not_matter() -> Any:
+    real = contents.Content._look_up
+
+    def look_up(content: Any, attribute: str) -> Any:
+        return frozenset(("", str(value)) for _type, value in real(content, attribute))
+
+    return patch.object(contents.Content, "_look_up", look_up)
+
+
+@mistake
+def tolerations_forget_the_effect() -> Any:
+    real = taints.tolerates
+
+    def tolerates(toleration: Any, taint: Any) -> bool:
+        return real(msgspec.structs.replace(toleration, effect=""), taint)
+
+    return patch.object(taints, "tolerates", tolerates)
+
+
+# --- pools ---
+
+
+@mistake
+def unsound_pools_are_used() -> Any:
+    return patch.object(pools, "_flaw", lambda *given: None)
+
+
+@mistake
+def priorities_are_not_looked_at() -> Any:
+    real = pools._order
+
+    def order(entries: Any) -> Any:
+        driver, _priority, binding, name = real(entries)
+        return (driver, 0, binding, name)
+
+    return patch.object(pools, "_order", order)
+
+
+@mistake
+def devices_that_cannot_be_judged_are_skipped() -> Any:
+    return patch.object(options, "FAULTS", frozenset())
+
+
+@mistake
+def answers_are_kept_for_too_many_wants() -> Any:
+    def options_of(shape: Any, want: Any) -> Any:
+        key = want.key[0]
+        if key not in shape.memo:
+            shape.memo[key] = options.Options(shape, want)
+        return shape.memo[key]
+
+    return _everywhere("options_of", options_of, search, foresight)
+
+
+@mistake
+def too_many_nodes_look_alike() -> Any:
+    real = stock._left
+
+    def left(shelf: Any, use: Any) -> Any:
+        found = real(shelf, use)
+        return stock._Left(found.taken, found.shared, found.amounts, found.counters, ())
+
+    return patch.object(stock, "_left", left)
+
+
+@mistake
+def allocations_are_bound_where_a_like_node_is() -> Any:
+    real = assemble._selector
+
+    class Alike:
+        def __init__(self, view: Any) -> None:
+            self._view = view
+            self.this_node = view.this_node
+
+        def device(self, candidate: int) -> Any:
+            return self._view.shape, candidate
+
+    return patch.object(assemble, "_selector", lambda view, picks: real(Alike(view), picks))  # type: ignore[arg-type]
+
+
+# --- counting ahead ---
+
+
+@mistake
+def twins_may_differ_in_attributes() -> Any:
+    real = foresight.Foresight._interchangeable
+    return patch.object(
+        foresight.Foresight,
+        "_interchangeable",
+        lambda self, ask: real(self, msgspec.structs.replace(ask, rules=())),
+    )
+
+
+@mistake
+def twins_may_differ_in_counters() -> Any:
+    real = foresight.Foresight._interchangeable
+
+    def interchangeable(self: Any, ask: Any) -> Any:
+        kept = [content.counters for content in self._shape.contents]
+        for content in self._shape.contents:
+            content.counters = ()
+        try:
+            return real(self, ask)
+        finally:
+            for content, own in zip(self._shape.contents, kept, strict=True):
+                content.counters = own
+
+    return patch.object(foresight.Foresight, "_interchangeable", interchangeable)
+
+
+@mistake
+def twins_may_suit_other_wants() -> Any:
+    def interchangeable(self: Any, ask: Any) -> list[int]:
+        everyone = (1 << len(self._shape.contents)) - 1
+        shared = self._shape.shareable
+        return [1 << i if shared >> i & 1 else everyone & ~shared for i in range(len(self._shape.contents))]
+
+    return patch.object(foresight.Foresight, "_interchangeable", interchangeable)
+
+
+@mistake
+def as_many_as_there_are_is_one_too_many() -> Any:
+    def jointly(needs: Any, within: int = -1) -> Refusal | None:
+        wanted, union = 0, 0
+        for need in needs:
+            if need.exclusive and need.count:
+                wanted += need.count
+                union |= need.mask & within
+        return (
+            Refusal(Reason.TOO_FEW, Short("", wanted, 0)) if wanted and wanted >= union.bit_count() else None
+        )
+
+    return patch.object(foresight, "_jointly", jointly)
+
+
+@mistake
+def shared_devices_serve_one_want_each() -> Any:
+    real = foresight.Demand.__init__
+
+    def start(demand: Any, *given: Any) -> None:
+        real(demand, *given)
+        demand.exclusive = not demand.admin
+
+    return patch.object(foresight.Demand, "__init__", start)
+
+
+@mistake
+def some_of_all_count_as_all() -> Any:
+    real = foresight.Foresight.look
+
+    def look(self: Any, board: Any, point: Any, cursor: int) -> Any:
+        if point.want.wants_all:
+            point = msgspec.structs.replace(point, nth=0)
+        return real(self, board, point, cursor)
+
+    return patch.object(foresight.Foresight, "look", look)
+
+
+@mistake
+def places_are_the_same_whatever_was_used_up() -> Any:
+    real = foresight.Foresight.image
+
+    def image(self: Any, choice: Any, board: Any) -> Any:
+        index, counts, _others = real(self, choice, board)
+        return (index, counts)
+
+    return patch.object(foresight.Foresight, "image", image)
+
+
+@mistake
+def places_are_the_same_whatever_was_taken() -> Any:
+    real = foresight.Foresight.image
+
+    def image(self: Any, choice: Any, board: Any) -> Any:
+        index, _counts, others = real(self, choice, board)
+        return (index, others)
+
+    return patch.object(foresight.Foresight, "image", image)
+
+
+def _everywhere(name: str, value: Any, *modules: Any) -> Any:
+    """One patch of a name that several modules imported."""
+
+    @contextmanager
+    def patched() -> Iterator[None]:
+        with patch.object(modules[0], name, value), patch.object(modules[1], name, value):
+            yield
+
+    return patched()

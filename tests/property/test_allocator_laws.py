@@ -1,0 +1,66 @@
+"""The search agrees with the plain search, and keeps every other law, on random small problems.
+
+The long run with 100,000 problems is `python -m tests.brute`.
+"""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from hypothesis import assume, given, settings
+
+from tests.brute.drawing import draw
+from tests.brute.laws import LAWS, Bench, broken_laws, limited, plain_answer
+from tests.brute.plain import TooLarge
+from tests.property.strategies.problems import problems
+
+SEED = "house"
+CHUNK = 100
+CHUNKS = 14
+
+
+@pytest.mark.req("K4816-060", "K5075-003", "K5075-006", "K5075-007", "K5075-132", "K5491-032")
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_no_problem_breaks_a_law(chunk):
+    answered = 0
+    for number in range(chunk * CHUNK, (chunk + 1) * CHUNK):
+        problem = draw(Random(f"{SEED}/{number}"))
+        try:
+            complaints = broken_laws(problem)
+        except TooLarge:
+            continue
+        answered += 1
+        assert not complaints, f"--seed {SEED} --only {number}:\n" + "\n".join(complaints)
+    assert answered > CHUNK * 0.9
+
+
+@pytest.mark.parametrize("law", LAWS)
+@settings(max_examples=settings().max_examples // 3)
+@given(problem=problems)
+def test_the_law(law, problem):
+    """Each law by itself, so that a broken one is named and its problem made small."""
+    with limited(problem.limit):
+        try:
+            complaints = list(LAWS[law](Bench(problem)))
+        except TooLarge:
+            assume(False)
+        assert not complaints, f"{problem.text()}\n" + "\n".join(complaints)
+
+
+def test_the_problems_are_worth_solving():
+    """Many have solutions, many have none, some cannot be judged: the laws do not hold for want of cases."""
+    outcomes: dict[str, int] = {}
+    steps_back = 0
+    for number in range(400):
+        problem = draw(Random(f"{SEED}/{number}"))
+        kind = plain_answer(problem)[0]
+        outcomes[kind] = outcomes.get(kind, 0) + 1
+        with limited(problem.limit):
+            beats = Bench(problem, (kind,)).beats()
+        steps_back += kind == "solved" and any(type(beat).__name__ == "DeadEnd" for beat in beats)
+    assert outcomes["solved"] > 100
+    assert outcomes["none"] > 100
+    assert outcomes["fault"] > 2
+    assert outcomes["claim fault"] > 0
+    assert steps_back > 15
