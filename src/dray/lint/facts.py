@@ -12,8 +12,21 @@ from types import MappingProxyType
 from typing import Any
 
 from dray.api.classic import ClassicClaim
+from dray.api.codec import encode
 from dray.api.core import Pod
-from dray.api.resource import DeviceClaim, ResourceClaim, ResourceClaimTemplate, ResourceSlice
+from dray.api.resource import (
+    Device,
+    DeviceCapacity,
+    DeviceClaim,
+    DeviceClass,
+    DeviceSelector,
+    DeviceSubRequest,
+    ExactDeviceRequest,
+    ResourceClaim,
+    ResourceClaimTemplate,
+    ResourceSlice,
+    ResourceSliceSpec,
+)
 from dray.lint.findings import Where
 
 Place = Callable[[str], str]
@@ -26,6 +39,23 @@ class ClassUse:
 
     path: str
     name: str
+
+
+@dataclass(frozen=True, slots=True)
+class SelectorUse:
+    """A selector: where its expression stands, and whether it can be used at all."""
+
+    path: str
+    expression: str
+    usable: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Selectors that must all be true of one device, after those of the class; a class asks for itself."""
+
+    class_name: str
+    selectors: tuple[SelectorUse, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +79,11 @@ class ContainerUse:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """One slice: its place in a pool, the devices on it, and each type an attribute has, with where."""
+    """One slice: its place in a pool, the devices on it, and each type an attribute has, with where.
+
+    `contents` is the slice with as much of its devices as selectors can see, as JSON: devices are many, and
+    as text they are small.
+    """
 
     driver: str
     pool: str
@@ -58,6 +92,7 @@ class Page:
     priority: int | None
     devices: tuple[str, ...]
     types: tuple[tuple[str, str, str], ...]
+    contents: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +106,7 @@ class Facts:
     name: str
     device_classes: tuple[ClassUse, ...] = ()
     classic_classes: tuple[ClassUse, ...] = ()
+    asks: tuple[Ask, ...] = ()
     requests: tuple[str, ...] = ()
     entries: tuple[Entry, ...] = ()
     uses: tuple[ContainerUse, ...] = ()
@@ -81,6 +117,11 @@ def details_of(obj: Any, place: Place) -> dict[str, Any]:
     """What other objects may ask about an object, as fields of `Facts`."""
     look = _LOOKS.get(type(obj))
     return look(obj, place) if look is not None else {}
+
+
+def _class(obj: DeviceClass, place: Place) -> dict[str, Any]:
+    uses = _selector_uses(obj.spec.selectors, "spec", place)
+    return {"asks": (Ask(obj.metadata.name, uses),)}
 
 
 def _claim(obj: ResourceClaim, place: Place) -> dict[str, Any]:
@@ -96,8 +137,34 @@ def _asks(devices: DeviceClaim, prefix: str, place: Place) -> dict[str, Any]:
         "device_classes": tuple(
             ClassUse(place(path), name) for path, name in _class_uses(devices, prefix) if name
         ),
+        "asks": tuple(_asked(devices, prefix, place)),
         "requests": tuple(request.name for request in devices.requests),
     }
+
+
+def _asked(devices: DeviceClaim, prefix: str, place: Place) -> Iterator[Ask]:
+    for i, request in enumerate(devices.requests):
+        here = f"{prefix}.requests[{i}]"
+        wants: dict[str, ExactDeviceRequest | DeviceSubRequest] = {
+            f"{here}.firstAvailable[{j}]": alternative
+            for j, alternative in enumerate(request.first_available)
+        }
+        if request.exactly is not None:
+            wants[f"{here}.exactly"] = request.exactly
+        for path, want in wants.items():
+            uses = _selector_uses(want.selectors, path, place)
+            if uses:
+                yield Ask(want.device_class_name, uses)
+
+
+def _selector_uses(
+    selectors: tuple[DeviceSelector, ...], prefix: str, place: Place
+) -> tuple[SelectorUse, ...]:
+    return tuple(
+        SelectorUse(place(f"{prefix}.selectors[{i}].cel.expression"), selector.cel.expression)
+        for i, selector in enumerate(selectors)
+        if selector.cel is not None
+    )
 
 
 def _class_uses(devices: DeviceClaim, prefix: str) -> Iterator[tuple[str, str]]:
@@ -160,12 +227,28 @@ def _slice(obj: ResourceSlice, place: Place) -> dict[str, Any]:
         priority=spec.pool.priority,
         devices=tuple(device.name for device in spec.devices),
         types=tuple((name, held, place(path)) for (name, held), path in types.items()),
+        contents=encode(_seen_by_selectors(obj)),
     )
     return {"page": page}
 
 
+def _seen_by_selectors(obj: ResourceSlice) -> ResourceSlice:
+    devices = tuple(
+        Device(
+            name=device.name,
+            attributes=device.attributes,
+            capacity={name: DeviceCapacity(value=held.value) for name, held in device.capacity.items()},
+            allow_multiple_allocations=device.allow_multiple_allocations,
+        )
+        for device in obj.spec.devices
+    )
+    spec = ResourceSliceSpec(driver=obj.spec.driver, pool=obj.spec.pool, devices=devices)
+    return ResourceSlice(spec=spec)
+
+
 _LOOKS: Mapping[type, Callable[[Any, Place], dict[str, Any]]] = MappingProxyType(
     {
+        DeviceClass: _class,
         ResourceClaim: _claim,
         ResourceClaimTemplate: _template,
         ClassicClaim: _classic_claim,

@@ -27,6 +27,7 @@ from dray.api.validate import validate_create, validate_status_update, warnings_
 from dray.api.versions import place_in, shape_of, tidied
 from dray.errors import DecodeError
 from dray.gates import GateSet
+from dray.lint.compiling import examined
 from dray.lint.facts import Facts, details_of
 from dray.lint.findings import Complaint, Finding, Where, placed
 from dray.lint.identity import Known, Workload, identify
@@ -192,17 +193,29 @@ def _judged(
             at_key=True,
         )
     obj = with_defaults(kept.object, now=now)
-    yield from _merged(_worded(error, seat) for error in _broken_rules(obj))
-    for caution in warnings_of(obj):
-        yield Complaint("suspicious", seat.place(caution.path), caution.text)
+    details = details_of(obj, seat.place)
+    details["asks"], unusable = examined(details.get("asks", ()), gates)
+    yield from unusable
+    yield from _breaking(obj, seat, {complaint.path for complaint in unusable})
     yield Facts(
         where,
         seat.kind.group,
         seat.kind.name,
         obj.metadata.namespace,
         "" if seat.prefix else obj.metadata.name,
-        **details_of(obj, seat.place),
+        **details,
     )
+
+
+def _breaking(obj: Any, seat: _Seat, said: set[str]) -> Iterator[Complaint]:
+    """The rules an object breaks, and what validation finds odd about it.
+
+    Validation compiles selectors, too, and says less about what it finds: what was said is not said again.
+    """
+    broken = _merged(_worded(error, seat) for error in _broken_rules(obj))
+    yield from (complaint for complaint in broken if complaint.path not in said)
+    for caution in warnings_of(obj):
+        yield Complaint("suspicious", seat.place(caution.path), caution.text)
 
 
 def _settled(obj: Any, kind: Kind) -> Any:

@@ -153,6 +153,27 @@ _TOGETHER = (
     ),
 )
 
+_SELECTORS = (
+    Rule(
+        "selector-broken",
+        _E,
+        "the expression of a selector does not compile; an API server refuses the object",
+        'expression: device.attribute["gpu.example.com"].model == "a100"',
+    ),
+    Rule(
+        "selector-too-costly",
+        _E,
+        "evaluating the selector could cost more than is allowed; an API server refuses the object",
+        'expression: device.attributes["a"].x.all(i, device.attributes["a"].x.all(j, i == j))',
+    ),
+    Rule(
+        "selector-fails",
+        _W,
+        "evaluating the selector fails on some devices, and claims that meet them there are not allocated",
+        'expression: device.attributes["gpu.example.com"].memory / 0 > 1',
+    ),
+)
+
 _OLD_SHAPES = (
     Rule(
         "removed-api",
@@ -213,7 +234,7 @@ _OLD_SHAPES = (
 )
 
 RULES: Mapping[str, Rule] = MappingProxyType(
-    {rule.id: rule for rule in (*_READING, *_VALIDATION, *_TOGETHER, *_OLD_SHAPES)}
+    {rule.id: rule for rule in (*_READING, *_VALIDATION, *_TOGETHER, *_SELECTORS, *_OLD_SHAPES)}
 )
 
 OF_FAULT: Mapping[Fault, str] = MappingProxyType(
