@@ -92,7 +92,7 @@ def _scenes(stock: Stock, ask: Ask, nodes: Sequence[Node], budget: int) -> list[
         witness = Witness(ask, views[0], stock.usage)
         names = tuple([view.node.metadata.name for view in views])
         scenes.append(scene_of(ask, witness, tales[shape], names))
-    return sorted(scenes, key=lambda scene: closeness(scene.story))
+    return sorted(scenes, key=closeness)
 
 
 def _flaws(view: View) -> tuple[object, ...]:

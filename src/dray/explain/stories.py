@@ -1,8 +1,9 @@
 """One story per kind of node: what was found, where it ended, what stood in the way.
 
 Here a tale (numbers and points) and a witness (names) come together. Which of several nodes is *closest* is
-decided here, too: the one that satisfied most requests, then found most devices for the next; then the one
-with a device that failed a later rule; then the one with fewer refusals; then the first by name.
+decided here, too: the one that satisfied most requests, then found most devices for the next; then one whose
+devices can all be judged; then the one with a device that failed a later rule, or came nearer to a selector;
+then the one with fewer refusals; then the first by name.
 """
 
 from __future__ import annotations
@@ -189,8 +190,9 @@ def _position(point: Point) -> int:
     return point.choice.wants.index(point.want)
 
 
-def closeness(story: NodeStory) -> tuple[Any, ...]:
+def closeness(scene: Scene) -> tuple[Any, ...]:
     """Sorts stories: those that fit first, in the order nodes are chosen; then the closest ones."""
+    story = scene.story
     if story.outcome is Outcome.FITS:
         return (False, story.rank, story.nodes[0])
     refused = [account.why for attempt in story.attempts for account in attempt.devices if account.why]
@@ -200,7 +202,9 @@ def closeness(story: NodeStory) -> tuple[Any, ...]:
         True,
         -len({(entry.claim, entry.request) for entry in story.found}),
         -found,
+        story.outcome is Outcome.FAULTED,
         -furthest_rule,
+        min((scene.witness.distance(stuck.refusals) for stuck in scene.stuck), default=()),
         len(refused),
         story.nodes[0],
     )

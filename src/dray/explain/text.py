@@ -33,6 +33,7 @@ SUMMARY = 256
 _INDENT = "  "
 _GAP = "   "
 _LABEL = 24
+_MARK = "closest"
 _DOT = "\u00a0·"
 """A dot that stays with the word before it until the lines are broken."""
 
@@ -119,8 +120,11 @@ def headline(diagnosis: Diagnosis) -> str:
         case Verdict.UNKNOWN:
             return f"{subject} may or may not fit: {_refusal(diagnosis)}"
         case Verdict.REFUSED:
-            verb = "cannot run yet" if diagnosis.pod else "cannot be allocated yet"
-            return f"{subject} {verb}: {_refusal(diagnosis)}"
+            if diagnosis.pod:
+                return f"{subject} cannot run yet: {_refusal(diagnosis)}"
+            alone = len(diagnosis.claims) == 1 and diagnosis.stories
+            why = "no node has what it asks for" if alone else _refusal(diagnosis)
+            return f"{subject} cannot be allocated yet: {why}"
 
 
 def _refusal(diagnosis: Diagnosis) -> str:
@@ -179,9 +183,13 @@ def _refusals(diagnosis: Diagnosis, width: int, paint: Paint) -> Iterator[str]:
     column = max((len(label) for label in labels[:ENTRIES] if len(label) <= _LABEL), default=0)
     indent = _INDENT + " " * column + _GAP if column else _INDENT * 3
     for i, (label, entry) in enumerate(zip(labels[:ENTRIES], told, strict=False)):
-        lines = [text for line in entry.lines for text in laid_out(line, width, indent)]
-        if i == 0 and len(told) > 1:
-            lines[0] = _marked(lines[0], width, paint)
+        marked = i == 0 and len(told) > 1
+        narrower = len(_MARK) + 2 if marked else 0
+        lines = laid_out(entry.lines[0], width - narrower, indent)
+        lines += [text for line in entry.lines[1:] for text in laid_out(line, width, indent)]
+        if marked:
+            room = min(width - len(lines[0]) - len(_MARK), 6)
+            lines[0] += " " * max(room, 2) + paint(Role.MARK, _MARK)
         name = paint(Role.NODE, label)
         if len(label) > column:
             yield _INDENT + name
@@ -192,12 +200,6 @@ def _refusals(diagnosis: Diagnosis, width: int, paint: Paint) -> Iterator[str]:
     if len(told) > ENTRIES:
         rest = sum(len(entry.nodes) for entry in told[ENTRIES:])
         yield f"{_INDENT}… and {plural(rest, 'more node')} with other stories"
-
-
-def _marked(line: str, width: int, paint: Paint) -> str:
-    mark = "closest"
-    room = width - len(line) - len(mark)
-    return line + " " * max(min(room, 6), 2) + paint(Role.MARK, mark)
 
 
 def _hint_lines(hint: Hint, width: int, paint: Paint) -> list[str]:

@@ -174,6 +174,17 @@ class Witness:
             all_but=reading.all_but,
         )
 
+    def distance(self, refusals: dict[int, Refusal | None]) -> tuple[Any, ...]:
+        """How far the nearest device is from meeting a selector; nothing when selectors refuse none."""
+        return min(
+            (
+                read(self.content(candidate), refusal.detail[0]).order
+                for candidate, refusal in refusals.items()
+                if refusal is not None and refusal.reason is Reason.UNSUITED
+            ),
+            default=(),
+        )
+
     def flaws(self) -> tuple[PoolFlaw, ...]:
         """The pools this node cannot use."""
         return tuple(

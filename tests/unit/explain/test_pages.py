@@ -8,7 +8,7 @@ import pytest
 
 from dray.explain import Role, render_text
 from dray.explain.text import ENTRIES
-from tests.unit.explain.cluster import Cluster, attribute, claim, request
+from tests.unit.explain.cluster import Cluster, attribute, claim, memory, request
 from tests.unit.explain.situations import SITUATIONS, closest, pool_incomplete
 
 
@@ -122,3 +122,13 @@ def test_what_came_from_outside_cannot_steer_a_terminal():
     page = render_text(Cluster().node("node-a", "gpu-0 size=small").ask(claim(asked)))
     assert "\x1b" not in page
     assert "cannot read" in page
+
+
+def test_the_mark_of_the_closest_node_never_makes_a_line_too_long():
+    selector = f"{memory('>=', '96Gi')} && {attribute('model', 'a-very-long-name')}"
+    cluster = Cluster().node("node-a", "gpu-0 memory:1Gi model=x").node("node-b", "gpu-0 memory:2Gi model=x")
+    for width in range(40, 140):
+        page = render_text(cluster.ask(claim(request(where=[selector]))), width)
+        marked = [line for line in page.splitlines() if line.endswith("  closest")]
+        assert len(marked) == 1
+        assert len(marked[0]) <= max(width, 2 + len("node-b") + 3 + 40)

@@ -15,7 +15,7 @@ from dray.errors import AllocationFault
 from dray.explain import Outcome, Verdict, diagnose, of_fault, render_text, summary
 from dray.explain.diagnosis import Diagnosis
 from dray.explain.tale import Tale, tell
-from tests.unit.explain.cluster import Cluster, attribute, claim, first_of, request
+from tests.unit.explain.cluster import Cluster, attribute, claim, first_of, memory, request
 from tests.unit.explain.situations import SITUATIONS
 
 diagnose_module = importlib.import_module("dray.explain.diagnose")
@@ -146,6 +146,18 @@ def test_a_device_that_failed_a_later_rule_is_closer():
     cluster = Cluster().node("a", "gpu-0 size=y").node("b", "gpu-0 size=x held=ml/old")
     cluster.node("c", "gpu-0 size=x taint=a/b:NoSchedule")
     assert order(cluster.ask(claim(request(where=[attribute("size", "x")])))) == ["c", "b", "a"]
+
+
+def test_a_device_that_comes_nearer_to_a_selector_is_closer():
+    cluster = (
+        Cluster().node("a", "gpu-0 memory:16Gi").node("b", "gpu-0 memory:40Gi").node("c", "gpu-0 memory:24Gi")
+    )
+    assert order(cluster.ask(claim(request(where=[memory(">=", "80Gi")])))) == ["b", "c", "a"]
+
+
+def test_a_node_that_cannot_be_judged_is_not_the_closest():
+    cluster = Cluster().node("a", "gpu-0").node("b", "gpu-0 memory:40Gi")
+    assert order(cluster.ask(claim(request(where=[memory(">=", "80Gi")])))) == ["b", "a"]
 
 
 def test_fewer_refusals_are_closer_and_then_the_name_decides():
