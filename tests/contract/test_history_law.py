@@ -29,7 +29,7 @@ def machine_for(backend: Backend) -> type[RuleBasedStateMachine]:
 
         def __init__(self) -> None:
             super().__init__()
-            self.runner = asyncio.Runner()
+            self.loop = asyncio.new_event_loop()
             self.opening = backend.open()
             self.store = self.wait(self.opening.__aenter__())
             self.first = self.now = self.wait(self.store.revision())
@@ -38,11 +38,13 @@ def machine_for(backend: Backend) -> type[RuleBasedStateMachine]:
             self.compacted = 0
 
         def wait(self, action: Any) -> Any:
-            return self.runner.run(asyncio.wait_for(action, 20))
+            return self.loop.run_until_complete(asyncio.wait_for(action, 20))
 
         def teardown(self) -> None:
             self.wait(self.opening.__aexit__(None, None, None))
-            self.runner.close()
+            self.loop.run_until_complete(self.loop.shutdown_asyncgens())
+            self.loop.run_until_complete(self.loop.shutdown_default_executor())
+            self.loop.close()
 
         @initialize(writes=WRITES)
         def begin(self, writes: list[Put | Delete]) -> None:
@@ -151,7 +153,7 @@ def applied(state: State, writes: list[Put | Delete], revision: int) -> tuple[St
     return after, tuple(events)
 
 
-EXAMPLES = {"memory": 40, "sqlite": 12, "etcd": 8}
+EXAMPLES = {"memory": 30, "sqlite": 12, "etcd": 8}
 
 
 def test_the_store_is_a_dict_with_a_history(backend: Backend):

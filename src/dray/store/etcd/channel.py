@@ -75,7 +75,8 @@ class Line:
 
     async def tell(self, method: str, request: Any) -> Any:
         """A call that changes something: sent once, to a member that is known to be there."""
-        await self.ask("Status", CLASSES["StatusRequest"]()) if not self._connected() else None
+        if not self._connected():
+            await self.ask("Status", CLASSES["StatusRequest"]())
         try:
             return await self._stub(method)(request, timeout=self._patience)
         except grpc.aio.AioRpcError as error:
