@@ -1,0 +1,326 @@
+"""Scenes of the allocator: small worlds in YAML, a claim, and everything that must come of it.
+
+A scene has a world, a question and an answer; the words are those of `allocator_words`.
+
+    scene, req     what it shows, and the requirements that it proves
+    nodes          names, or names with labels; one `node-1` when nothing is said
+    devices        the devices of pool `gpu.example.com/node-1`
+    pools          devices of several pools, as `driver/pool: devices` or with `at` (a node, `everywhere`,
+                   labels), `generation`, `count`, `priority`, `counters`, and slices by name as `pages`
+    classes        name and selector; one class `gpu` for the driver when nothing is said
+    gates          feature gates that differ from their defaults
+    taken          who holds what: `ml/old: [gpu-0, gpu-1 memory:7Gi]`; `share` and `admin` are words, too
+    claim, claims  what is asked; claims of one pod are solved together
+
+    solved         the devices: all in order, or by request; a share with all it consumes
+    chosen         the node that is chosen
+    config         the configuration of the allocation
+    refused        without `solved`: nothing is found, and why not; beside it: what was passed over.
+                   By device (or pool, or request as a whole) the reason; by request where there are several
+    fault          a claim that can never be answered: what is said of it
+    invalid        what validation says of the objects; nothing, unless the scene is about that
+    explains       words on the page of explain; every scene has some
+    hint           the hints below it, all of them, each by some of its words
+    beats_at_most  how long the search may take
+
+`rows` are scenes that differ from their parent in what they say. `then` are scenes that follow: the world
+stays, what was allocated is held (`released` lets go of it), and what a step says replaces what was said.
+
+Theory of operation: every object is decoded, defaulted and validated as the API does it, so a scene cannot
+ask for what nobody could write. Every solution is put before the referee and validated as a status, shares
+have ids of their own, and slices look the same afterwards as before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import yaml
+
+from dray.allocator.admit import Admission
+from dray.allocator.allocate import Allocated, allocate
+from dray.allocator.search import search
+from dray.allocator.stock import Stock
+from dray.allocator.usage import Usage
+from dray.allocator.verify import Given, verify
+from dray.allocator.wants import ask_of, named
+from dray.api.codec import encode
+from dray.api.core import Node
+from dray.api.deviceenv import Selector, compile_selector
+from dray.api.meta import ObjectMeta
+from dray.api.resource import (
+    AllocationResult,
+    DeviceClass,
+    DeviceRequestAllocationResult,
+    ResourceClaim,
+    ResourceClaimStatus,
+    ResourceSlice,
+)
+from dray.api.validate import validate_create, validate_status_update, validate_stored
+from dray.errors import AllocationFault
+from dray.explain import Diagnosis, Verdict, diagnose, of_fault, render_text
+from dray.explain.diagnosis import Account, DeviceName
+from dray.explain.text import hint_text
+from tests.scenes import allocator_words as words
+from tests.scenes.allocator_words import DRIVER, Document, SceneError
+
+WORLD = ("nodes", "devices", "pools", "classes", "gates")
+STEP = (*WORLD, "taken", "released", "claim", "claims")
+ANSWER = ("solved", "chosen", "config", "refused", "fault", "invalid", "explains", "hint", "beats_at_most")
+KEYS = ("scene", "req", "rows", "then", *STEP, *ANSWER)
+
+Refusals = dict[str, dict[str, str]]
+"""Device, pool or request; then for whom; then the reason."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A scene with its steps, all rows resolved."""
+
+    name: str
+    steps: tuple[Document, ...]
+
+
+def cases(source: Path) -> Iterator[Case]:
+    """The scenes of a file, each row on its own."""
+    for scene in yaml.safe_load(source.read_text("utf-8")):
+        words.only(scene, KEYS, f"{source.name}: {scene.get('scene')}")
+        rows = scene.pop("rows", [{}])
+        if not rows:
+            raise SceneError(f"{source.name}: {scene['scene']}: no rows")
+        for row in rows:
+            words.only(row, KEYS, f"{source.name}: {scene['scene']}: row")
+            whole = {**scene, **row}
+            steps = (whole, *whole.pop("then", ()))
+            proved = dict.fromkeys(id for said in (scene, row) for id in words.listed(said.get("req", [])))
+            title = ": ".join(filter(None, (scene["scene"], row.get("scene"))))
+            name = " ".join([f"{source.stem}:", *proved, title])
+            for step in steps[1:]:
+                words.only(step, KEYS, name)
+            yield Case(name, steps)
+
+
+@dataclass
+class Told:
+    """What came of a step, as far as a scene can speak of it."""
+
+    page: str
+    hints: list[str]
+    verdict: Verdict
+    node: str = ""
+    results: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
+    config: list[str] = field(default_factory=list)
+    refused: Refusals = field(default_factory=dict)
+    fault: str = ""
+    invalid: list[str] = field(default_factory=list)
+    beats: int = 0
+
+
+class Stage:
+    """The world of a scene, as it changes from step to step."""
+
+    def __init__(self) -> None:
+        self._said: Document = {}
+        self._held: dict[str, ResourceClaim] = {}
+        self._shares = 0
+
+    def play(self, number: int, step: Document) -> Told:
+        """What comes of a step; what it allocates is held from then on."""
+        self._said |= {key: step[key] for key in WORLD if key in step}
+        for name in step.get("released", ()):
+            del self._held[name]
+        world = _World(self._said)
+        for name, lines in step.get("taken", {}).items():
+            self._held[name] = world.holder(name, lines)
+        asked = step.get("claims") or {"work" if number == 0 else f"work-{number + 1}": step["claim"]}
+        claims = [words.made(words.claim(name, said)) for name, said in asked.items()]
+        told, allocations = self._solve(world, claims)
+        for claim, allocation in zip(claims, allocations, strict=False):
+            status = ResourceClaimStatus(allocation=allocation)
+            held = msgspec.structs.replace(claim, status=status)
+            told.invalid += [str(error) for error in validate_status_update(held, claim)]
+            self._held[named(claim)] = held
+        told.invalid += self._shared_ids()
+        return told
+
+    def _shared_ids(self) -> list[str]:
+        """Share ids that are there twice."""
+        allocations = [claim.status.allocation for claim in self._held.values()]
+        results = [result for one in allocations if one is not None for result in one.devices.results]
+        ids = [result.share_id for result in results if result.share_id is not None]
+        return [f"share id {id} is there twice" for id in set(ids) if ids.count(id) > 1]
+
+    def _solve(self, world: _World, claims: list[ResourceClaim]) -> tuple[Told, tuple[AllocationResult, ...]]:
+        door = world.door
+        held = tuple(self._held.values())
+        before = [encode(published) for published in world.slices]
+        invalid = world.complaints(claims, held)
+        try:
+            admitted = door.claims(claims)
+        except AllocationFault as fault:
+            return _told(of_fault(fault, claims), invalid), ()
+        slices = tuple(door.slices(world.slices))
+        stock = Stock(slices, world.classes, Usage.of(held), door.judge())
+        diagnosis = diagnose(stock, admitted, world.nodes)
+        told = _told(diagnosis, invalid)
+        told.refused = _refusals(diagnosis, world)
+        if diagnosis.verdict is Verdict.FAULTY:
+            return told, ()
+        node = next(n for n in world.nodes if n.metadata.name == diagnosis.stories[0].nodes[0])
+        told.node = node.metadata.name
+        told.beats = len(list(search(ask_of(admitted, stock.classes.get), stock.seen_from(node).shape)))
+        answer = allocate(stock, admitted, node, new_share_id=self._new_share_id)
+        if isinstance(answer, Allocated) is not (diagnosis.verdict is Verdict.FITS):
+            raise AssertionError(f"allocate and explain disagree: {answer} and {diagnosis.verdict}")
+        allocations = answer.results if isinstance(answer, Allocated) else ()
+        if allocations:
+            given = Given(slices, world.classes, held, node, door.judge())
+            told.invalid += [str(finding) for finding in verify(given, admitted, allocations)]
+        for claim, allocation in zip(claims, allocations, strict=False):
+            results = [(r.request, world.line(r)) for r in allocation.devices.results]
+            told.results[claim.metadata.name] = results
+            told.config += _config_lines(allocation)
+        if [encode(published) for published in world.slices] != before:
+            raise AssertionError("slices were changed by allocating from them")
+        return told, allocations
+
+    def _new_share_id(self) -> str:
+        self._shares += 1
+        return f"00000000-0000-4000-8000-{self._shares:012x}"
+
+
+class _World:
+    """The objects that a scene publishes, and the short names of its devices."""
+
+    def __init__(self, said: Document) -> None:
+        named = said.get("nodes", ["node-1"])
+        labelled = named if isinstance(named, dict) else {name: {} for name in named}
+        self.nodes = [
+            Node(metadata=ObjectMeta(name=name, labels=labels)) for name, labels in labelled.items()
+        ]
+        pools = dict(said.get("pools", {}))
+        if "devices" in said:
+            pools[f"{DRIVER}/{self.nodes[0].metadata.name}"] = said["devices"]
+        documents = [d for key, pool in pools.items() for d in words.slices(key, pool, list(labelled))]
+        self.slices: tuple[ResourceSlice, ...] = tuple(words.made(document) for document in documents)
+        classes = said.get("classes", {"gpu": f'device.driver == "{DRIVER}"'})
+        self.classes: tuple[DeviceClass, ...] = tuple(
+            words.made(words.device_class(*entry)) for entry in classes.items()
+        )
+        self.door = Admission.switched(said.get("gates", {}))
+        self._places = [
+            (s.spec.driver, s.spec.pool.name, device.name) for s in self.slices for device in s.spec.devices
+        ]
+
+    def short(self, driver: str, pool: str, device: str) -> str:
+        """A device by as little of its name as tells it from all others."""
+        alike = {place for place in self._places if place[2] == device}
+        if len(alike) < 2:
+            return device
+        same_pool = [place for place in alike if place[1] == pool]
+        return f"{pool}/{device}" if len(same_pool) < 2 else f"{driver}/{pool}/{device}"
+
+    def line(self, result: DeviceRequestAllocationResult) -> str:
+        """A result as scenes write it; a share says all that it consumes."""
+        said = [self.short(result.driver, result.pool, result.device)]
+        if result.share_id is not None or result.consumed_capacity:
+            amounts = [f"{name}:{amount}" for name, amount in sorted(result.consumed_capacity.items())]
+            said += amounts or ["share"]
+            said += [] if result.share_id is not None else ["without-share-id"]
+        return " ".join([*said, *(["admin"] if result.admin_access else [])])
+
+    def holder(self, name: str, lines: Any) -> ResourceClaim:
+        """Somebody's claim, allocated long ago."""
+        results = []
+        for i, line in enumerate(words.listed(lines)):
+            device, *said = line.split()
+            places = {place for place in self._places if device in (place[2], self.short(*place))}
+            if len(places) != 1:
+                raise SceneError(f"`{device}` is taken, but that is {len(places)} devices")
+            driver, pool, short = places.pop()
+            result: Document = {"request": "x", "driver": driver, "pool": pool, "device": short}
+            if "admin" in said:
+                result["adminAccess"] = True
+            elif said:
+                result["shareID"] = f"00000000-0000-4000-9000-{hash_of(name, i):012x}"
+                result["consumedCapacity"] = words.amounts(" ".join(w for w in said if w != "share"))
+            results.append({key: value for key, value in result.items() if value})
+        claim: ResourceClaim = words.made(words.holding(name, results))
+        return claim
+
+    def complaints(self, claims: list[ResourceClaim], held: tuple[ResourceClaim, ...]) -> list[str]:
+        """What the API says of all objects: of what is new, as if it were written now."""
+        found = [error for obj in (*self.slices, *self.classes, *claims) for error in validate_create(obj)]
+        found += [error for claim in held for error in validate_stored(claim)]
+        return [*map(str, found), *self._uncompiled(claims)]
+
+    def _uncompiled(self, claims: list[ResourceClaim]) -> Iterator[str]:
+        asks = [
+            ask
+            for claim in claims
+            for request in claim.spec.devices.requests
+            for ask in (request.exactly, *request.first_available)
+            if ask is not None
+        ]
+        for holder in (*(c.spec for c in self.classes), *asks):
+            for selector in holder.selectors:
+                text = selector.cel.expression if selector.cel is not None else ""
+                compiled = compile_selector(text, stored=False, gates=self.door.gates)
+                if not isinstance(compiled, Selector):
+                    yield str(compiled).splitlines()[0]
+
+
+def hash_of(name: str, position: int) -> int:
+    """A number for a share that somebody holds, the same in every run."""
+    return int.from_bytes(name.encode()[-4:], "big") * 64 + position
+
+
+def _told(diagnosis: Diagnosis, invalid: list[str]) -> Told:
+    fault = diagnosis.fault
+    said = f"{fault.field}: {fault.text}" if fault is not None else ""
+    page = " ".join(render_text(diagnosis).split())
+    hints = [hint_text(hint) for hint in diagnosis.hints]
+    return Told(page, hints, diagnosis.verdict, fault=said, invalid=invalid)
+
+
+def _refusals(diagnosis: Diagnosis, world: _World) -> Refusals:
+    """Every no of the best or closest story: by device, by pool, by request as a whole."""
+    found: Refusals = {}
+    if not diagnosis.stories:
+        return found
+    story = diagnosis.stories[0]
+
+    def note(label: str, accounts: Iterable[Account]) -> None:
+        for account in accounts:
+            if account.why is not None:
+                name = world.short(*_place(account.device))
+                found.setdefault(name, {})[label] = account.why.reason.value
+
+    for entry in story.found:
+        note(entry.label, entry.passed_over)
+    for attempt in story.attempts:
+        note(attempt.label, attempt.devices)
+        if attempt.obstacle is not None and story.fault is None:
+            found.setdefault(attempt.request, {})[""] = attempt.obstacle.reason.value
+    if story.fault is not None:
+        note(story.fault_request, (story.fault,))
+    for flaw in story.pools:
+        found[f"{flaw.driver}/{flaw.pool}"] = {"": flaw.reason.value}
+    return found
+
+
+def _place(device: DeviceName) -> tuple[str, str, str]:
+    return device.driver, device.pool, device.device
+
+
+def _config_lines(allocation: AllocationResult) -> Iterator[str]:
+    for config in allocation.devices.config:
+        parameters: Mapping[str, Any] = (
+            yaml.safe_load(bytes(config.opaque.parameters)) if config.opaque else {}
+        )
+        text = " ".join([config.source, *(f"{key}={value}" for key, value in parameters.items())])
+        yield f"{text} of {' and '.join(config.requests)}" if config.requests else text
