@@ -18,6 +18,7 @@ from dray.cel.dispatch import Run, chosen
 from dray.cel.faults import BudgetError, CelError, RejectedError, Stage
 from dray.cel.frames import COST, UNSET, Frame, Plan, Planner, Step, constant, placed, spend
 from dray.cel.source import Issue
+from dray.cel.types import DYN
 from dray.cel.values import UInt, Value
 
 _CONVERSIONS: Final = frozenset({"bytes", "double", "duration", "int", "string", "timestamp", "uint"})
@@ -34,7 +35,8 @@ def plan_call(planner: Planner, node: Call) -> Plan:
     nodes: tuple[Node, ...] = node.args if target is None else (target, *node.args)
     plans = tuple(planner.plan(one) for one in nodes)
     overloads = planner.overloads_of(node)
-    run = chosen(name, overloads, tuple(planner.type_of(one) for one in nodes))
+    given = tuple(planner.type_of(one) if planner.is_certain(one) else DYN for one in nodes)
+    run = chosen(name, planner.reachable(node), given)
     if name in _CONVERSIONS and len(plans) == 1 and plans[0].known:
         return _folded(node, run, plans[0].value)
     if name in _PATTERNS:
@@ -89,8 +91,6 @@ def _parsed(run: Run, args: tuple[Value, ...], track: Tracker | None) -> Plan | 
 
 def _member_of(item: Plan, items: tuple[Value, ...]) -> Plan | None:
     """`x in [constants]`: cel-go looks it up in a set and charges nothing for that."""
-    if not items:
-        return constant(False)
     if any(type(one) not in _PRIMITIVES for one in items):
         return None
     run = item.run

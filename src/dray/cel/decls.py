@@ -31,6 +31,8 @@ class Overload:
     generic: bool = False
     careful: bool = False
     """Whether `run` looks at the types itself and may be called with anything."""
+    shared: bool = False
+    """Whether values choose among all overloads of the function, whatever the checker thought would fit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +64,11 @@ def careful(overload: Overload) -> Overload:
 def function(name: str, *overloads: Overload) -> Function:
     """A function and its overloads, in the order they are tried."""
     return Function(name, overloads)
+
+
+def shared(declared: Function) -> Function:
+    """The same function, with overloads that are chosen by the values alone."""
+    return Function(declared.name, tuple(replace(one, shared=True) for one in declared.overloads))
 
 
 def gathered(libraries: Iterable[Iterable[Function]]) -> Functions:

@@ -1,8 +1,8 @@
 """Which overload a call means, once its arguments are values.
 
-The checker already ruled out overloads that cannot fit. When it knows the types of all arguments, what is
-left is called without looking; when an argument is `dyn`, its value decides. A list is taken for what its
-first item is.
+The checker already ruled out overloads that cannot fit. When the types of all arguments are certain, what is
+left is called without looking; when an argument may be anything, its value decides. A list is taken for what
+its first item is.
 """
 
 from __future__ import annotations
@@ -32,22 +32,25 @@ _HOLDING: Final = MAPS | {tuple}
 
 
 def chosen(name: str, overloads: tuple[Overload, ...], given: tuple[Type, ...]) -> Run:
-    """The function to call; when types are not certain, one that looks at the values first."""
+    """The function to call; `given` has `dyn` for what is not certain, and then the values are looked at."""
     first = overloads[0]
-    alike = all(one.run is first.run for one in overloads)
-    if alike and (first.careful or any(_certain(one, given) for one in overloads)):
+    if first.careful and all(one.run is first.run for one in overloads):
         return first.run
-    if len(overloads) == 1 and _certain(first, given):
-        return first.run
-    return _by_value(name, overloads)
+    certain = [one for one in overloads if _certain(one, given)]
+    return certain[0].run if certain else _by_value(name, overloads)
 
 
 def _certain(overload: Overload, given: tuple[Type, ...]) -> bool:
     """Whether the types alone say that the overload can be called."""
     return all(
-        wanted.kind in _ANYTHING or (wanted.kind is one.kind and wanted.name == one.name)
+        wanted.kind in _ANYTHING or (wanted.kind is one.kind and wanted.name == one.name and _plain(wanted))
         for wanted, one in zip(overload.params, given, strict=True)
     )
+
+
+def _plain(wanted: Type) -> bool:
+    """Whether the outermost kind is all there is to know; a list of ints must be looked into."""
+    return all(param.kind in _ANYTHING for param in wanted.params)
 
 
 def accepts(wanted: Type, value: Value) -> bool:

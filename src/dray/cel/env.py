@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
-from dray.cel.ast import Node
-from dray.cel.checker import Checked, Scope, check
+from dray.cel.checker import Scope, check
 from dray.cel.decls import Function, gathered
 from dray.cel.estimate import worst_cost
 from dray.cel.extents import Extent
@@ -31,7 +30,7 @@ from dray.cel.faults import (
 )
 from dray.cel.frames import COST, LIMIT, UNSET, Frame
 from dray.cel.parser import parse
-from dray.cel.plan import planned
+from dray.cel.plan import Planned, planned
 from dray.cel.source import Issue
 from dray.cel.types import Type
 from dray.cel.unify import ComplexityError
@@ -99,7 +98,8 @@ class Env:
         issues = literal_issues(root, checked)
         if issues:
             raise RejectedError(tuple(issues))
-        return Program(text, root, checked, self.extents)
+        plan = planned(root, checked, self.scope.functions)
+        return Program(text, checked.types[root.id], plan, lambda: worst_cost(root, checked, self.extents))
 
 
 class Program:
@@ -107,14 +107,13 @@ class Program:
 
     __slots__ = ("_cost", "_estimate", "_frame", "_run", "_slots", "text", "type")
 
-    def __init__(self, text: str, root: Node, checked: Checked, extents: Mapping[str, Extent]) -> None:
-        plan = planned(root, checked)
+    def __init__(self, text: str, type: Type, plan: Planned, estimate: Callable[[], int]) -> None:
         self.text = text
-        self.type = checked.types[root.id]
+        self.type = type
         self._run = plan.run
         self._slots = tuple(plan.slots.items())
         self._frame: Frame = [0, COST_LIMIT, *[UNSET] * (plan.width - 2)]
-        self._estimate: Callable[[], int] = lambda: worst_cost(root, checked, extents)
+        self._estimate = estimate
         self._cost: int | None = None
 
     @property

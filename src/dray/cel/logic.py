@@ -114,8 +114,11 @@ def plan_alternative(planner: Planner, node: Call) -> Plan:
         value = first(frame)
         if type(value) is not Optional:
             raise placed(no_such_overload(name, type_names(value)), offset)
-        if value is NONE:
-            return second(frame)
-        return value.value if unwrap else value
+        if value is not NONE:
+            return value.value if unwrap else value
+        other = second(frame)
+        if not unwrap and type(other) is not Optional:
+            raise placed(no_such_overload(name, type_names(value, other)), offset)
+        return other
 
     return Plan(alternative)

@@ -17,7 +17,7 @@ from dray.cel.faults import CelError
 from dray.cel.frames import COST, Frame, Plan, Planner, Step, placed
 from dray.cel.library.operators import at, at_if_there, key_text
 from dray.cel.types import is_optional
-from dray.cel.values import MAPS, NONE, Optional, Value
+from dray.cel.values import MAPS, NONE, OpenMap, Optional, Value
 
 _INDEX: Final = frozenset({"_[_]", "_[?_]"})
 
@@ -62,7 +62,8 @@ def plan_presence(planner: Planner, node: Select) -> Plan:
                 return False
             value = value.value
         if type(value) in MAPS:
-            return field in value
+            # A map that answers for every key has every key, as far as `has` can tell.
+            return field in value or type(value) is OpenMap
         if type(value) is tuple:
             raise placed(CelError("unsupported index type 'string' in list"), offset)
         return False

@@ -12,9 +12,10 @@ from typing import Any, Final
 
 from dray.cel.ast import Call, Fold, Ident, ListLiteral, Literal, MapLiteral, Node, OptionalMap, Select
 from dray.cel.calls import plan_call
+from dray.cel.certainty import Certainty
 from dray.cel.checker import Checked
 from dray.cel.costs import IDENT, LIST, MAP
-from dray.cel.decls import Overload
+from dray.cel.decls import Functions, Overload
 from dray.cel.faults import CelError, RejectedError, Stage, no_such_overload
 from dray.cel.folds import plan_fold, plan_optional_map
 from dray.cel.frames import COST, FIRST_SLOT, UNSET, Frame, Plan, Step, constant, placed
@@ -43,9 +44,9 @@ class Planned:
         self.width = width
 
 
-def planned(root: Node, checked: Checked) -> Planned:
+def planned(root: Node, checked: Checked, functions: Functions) -> Planned:
     """The steps of a checked tree; raises `RejectedError` when a constant part fails."""
-    planner = _Planner(checked)
+    planner = _Planner(checked, functions)
     plan = planner.plan(root)
     return Planned(plan.run, planner.variables, planner.width)
 
@@ -53,12 +54,14 @@ def planned(root: Node, checked: Checked) -> Planned:
 class _Planner:
     """Plans one tree."""
 
-    def __init__(self, checked: Checked) -> None:
+    def __init__(self, checked: Checked, functions: Functions) -> None:
         self.checked = checked
+        self.functions = functions
         self.plans: dict[int, Plan] = {}
         self.variables: dict[str, int] = {}
         self.locals: dict[str, list[tuple[int, Step | None]]] = {}
         self.width = FIRST_SLOT
+        self.is_certain = Certainty(self.reachable, self.locals)
 
     # --- what the makers of steps ask for ---
 
@@ -73,6 +76,17 @@ class _Planner:
 
     def overloads_of(self, node: Node) -> tuple[Overload, ...]:
         return self.checked.overloads[node.id]
+
+    def reachable(self, node: Node) -> tuple[Overload, ...]:
+        matched = self.checked.overloads[node.id]
+        if not matched[0].shared or not isinstance(node, Call):
+            return matched
+        first = matched[0]
+        return tuple(
+            one
+            for one in self.functions[self.checked.qualified.get(node.id, node.function)]
+            if one.member is first.member and len(one.params) == len(first.params)
+        )
 
     def qualified(self, node: Node) -> str | None:
         return self.checked.qualified.get(node.id)

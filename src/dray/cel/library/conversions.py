@@ -7,7 +7,7 @@ import re
 from typing import Final
 
 from dray.cel import types as t
-from dray.cel.decls import A, K, V, free, function, member
+from dray.cel.decls import A, K, V, free, function, member, shared
 from dray.cel.faults import CelError
 from dray.cel.library.numbers import number_text
 from dray.cel.library.operators import as_int, as_uint
@@ -87,7 +87,7 @@ def _same(value: Value) -> Value:
     return value
 
 
-LIBRARY: Final = (
+_BY_VALUE: Final = (
     function(
         "int",
         free("int64_to_int64", (t.INT,), t.INT, _same),
@@ -144,11 +144,15 @@ LIBRARY: Final = (
         free("int64_to_timestamp", (t.INT,), t.TIMESTAMP, lambda value: Timestamp(value * SECOND)),
         free("string_to_timestamp", (t.STRING,), t.TIMESTAMP, parse_timestamp),
     ),
-    function("dyn", free("to_dyn", (A,), t.DYN, _same)),
-    function("type", free("type", (A,), t.type_of(A), lambda value: TypeName(type_name(value)))),
     function(
         "size",
         *(free(f"size_{kind.name}", (kind,), t.INT, len) for kind in _SIZED),
         *(member(f"{kind.name}_size", (kind,), t.INT, len) for kind in _SIZED),
     ),
+)
+
+LIBRARY: Final = (
+    *map(shared, _BY_VALUE),
+    function("dyn", free("to_dyn", (A,), t.DYN, _same)),
+    function("type", free("type", (A,), t.type_of(A), lambda value: TypeName(type_name(value)))),
 )

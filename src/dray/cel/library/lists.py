@@ -94,8 +94,13 @@ def _flatten(items: Value, levels: int = 1) -> _List:
     return tuple(flat)
 
 
-def _sorted(items: _List) -> _List:
-    if items and any(type(item) is not type(items[0]) for item in items):
+def _sorted(items: Value) -> _List:
+    if type(items) is not tuple:
+        raise no_such_overload("sort", type_names(items))
+    if not items:
+        return items
+    order(items[0], items[0])
+    if any(type(item) is not type(items[0]) for item in items):
         raise CelError("list elements must have the same type")
     return tuple(sorted(items, key=cmp_to_key(order)))
 
@@ -180,7 +185,7 @@ LIBRARY: Final = (
     function(
         "sort",
         *(
-            member(f"list_{kind.name}_sort", (t.list_of(kind),), t.list_of(kind), _sorted)
+            careful(member(f"list_{kind.name}_sort", (t.list_of(kind),), t.list_of(kind), _sorted))
             for kind in _COMPARABLE
         ),
     ),

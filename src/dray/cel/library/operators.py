@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Final
 
 from dray.cel import types as t
-from dray.cel.compare import contains, equal, order
-from dray.cel.decls import A, Function, K, Overload, V, careful, free, function
+from dray.cel.compare import NUMBERS, contains, equal, order
+from dray.cel.decls import A, Function, K, Overload, V, careful, free, function, shared
 from dray.cel.faults import CelError, no_such_overload
 from dray.cel.literals import MAX_INT, MAX_UINT, MIN_INT
 from dray.cel.times import Duration, Timestamp
@@ -80,7 +80,7 @@ def at(container: Value, index: Value) -> Value:
     if kind is tuple:
         return _item(container, index)
     if kind is Optional:
-        return container if container is NONE else Optional(at(container.value, index))
+        return at_if_there(container, index)
     raise CelError(f"no such key: {key_text(index)}")
 
 
@@ -98,14 +98,15 @@ def at_if_there(container: Value, index: Value) -> Optional:
     kind = type(container)
     if kind is Optional:
         return NONE if container is NONE else at_if_there(container.value, index)
-    if kind is tuple and type(index) in (int, UInt) and not 0 <= index < len(container):
+    if kind is tuple:
+        beyond = type(index) in NUMBERS and not 0 <= index < len(container)
+        return NONE if beyond else Optional(_item(container, index))
+    if kind not in MAPS:
         return NONE
-    if kind in MAPS:
-        try:
-            return Optional(container[found(container, index)])
-        except KeyError:
-            return NONE
-    return Optional(at(container, index))
+    try:
+        return Optional(container[found(container, index)])
+    except KeyError:
+        return NONE
 
 
 def key_text(key: Value) -> str:
@@ -219,6 +220,10 @@ def _ordering(sign: str, word: str, run: Callable[[Value, Value], bool]) -> Func
     return function(sign, *overloads)
 
 
+def _is_in(item: Value, container: Value) -> bool:
+    return contains(container, item)
+
+
 def _not(value: Value) -> bool:
     if type(value) is not bool:
         raise no_such_overload()
@@ -238,8 +243,8 @@ _COMPARISON: Final = (
     *(_ordering(sign, word, run) for sign, (word, run) in _ORDERINGS.items()),
     function(
         "@in",
-        careful(free("in_list", (A, t.list_of(A)), t.BOOL, lambda a, b: contains(b, a))),
-        careful(free("in_map", (K, t.map_of(K, V)), t.BOOL, lambda a, b: contains(b, a))),
+        careful(free("in_list", (A, t.list_of(A)), t.BOOL, _is_in)),
+        careful(free("in_map", (K, t.map_of(K, V)), t.BOOL, _is_in)),
     ),
 )
 
@@ -276,4 +281,4 @@ _STRUCTURE: Final = (
     ),
 )
 
-LIBRARY: Final = (*_ARITHMETIC, *_COMPARISON, *_STRUCTURE)
+LIBRARY: Final = tuple(shared(one) for one in (*_ARITHMETIC, *_COMPARISON, *_STRUCTURE))
