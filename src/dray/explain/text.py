@@ -110,13 +110,15 @@ def _within(parts: Sequence[str], room: int) -> str:
 
 def headline(diagnosis: Diagnosis) -> str:
     """The answer in one sentence."""
-    noun = "Claim" if len(diagnosis.claims) == 1 else "Claims"
-    subject = f"Pod {diagnosis.pod}" if diagnosis.pod else f"{noun} {joined(diagnosis.claims, 4)}"
+    one = bool(diagnosis.pod) or len(diagnosis.claims) == 1
+    subject = f"{'Claim' if one else 'Claims'} {joined(diagnosis.claims, 4)}"
+    subject = f"Pod {diagnosis.pod}" if diagnosis.pod else subject
     match diagnosis.verdict:
         case Verdict.FITS:
-            return f"{subject} fits {diagnosis.stories[0].nodes[0]}"
+            return f"{subject} {'fits' if one else 'fit'} {diagnosis.stories[0].nodes[0]}"
         case Verdict.FAULTY:
-            return f"{subject} can never {'run' if diagnosis.pod else 'be allocated'} as it is"
+            verb = "run" if diagnosis.pod else "be allocated"
+            return f"{subject} can never {verb} as {'it is' if one else 'they are'}"
         case Verdict.UNKNOWN:
             return f"{subject} may or may not fit: {_refusal(diagnosis)}"
         case Verdict.REFUSED:

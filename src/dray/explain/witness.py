@@ -139,12 +139,15 @@ class Witness:
             if covered and (not conflict.distinct or values & conflict.found):
                 peers.append(self.device(pick.candidate).device)
         clash = conflict.found & conflict.wanted if conflict.distinct else conflict.wanted
+        # A text is never a number, though both may read `1`: where types differ, they are the answer.
+        kinds = [{kind for kind, _ in values} for values in (conflict.found, clash)]
+        found, wanted = (f"{min(kind)} " if kinds[0].isdisjoint(kinds[1]) else "" for kind in kinds)
         return Why(
             reason=Reason.CONSTRAINT,
             name=conflict.attribute,
             distinct=conflict.distinct,
-            value=worded([value for _, value in conflict.found]),
-            expected=" or ".join(sorted(worded([value]) for _, value in clash)),
+            value=found + worded([value for _, value in conflict.found]),
+            expected=wanted + " or ".join(sorted(worded([value]) for _, value in clash)),
             peers=tuple(dict.fromkeys(peers)),
         )
 
