@@ -34,15 +34,16 @@ class Tally:
         return self.lost == self.half == self.backwards == 0
 
 
-def campaign(folder: Path, kills: int, seed: int, points: tuple[str, ...] = ("", *POINTS)) -> Tally:
+def campaign(folder: Path, kills: int, seed: int, longest: int = 400) -> Tally:
     """Kill a writing process again and again on one file; look after each kill."""
     chance = random.Random(seed)
+    points = ("", *POINTS)
     tally, path = Tally(), folder / "store.db"
     known: dict[bytes, int] = {}
     revision = 0
     for turn in range(kills):
         point = points[turn % len(points)]
-        acknowledged = _run_and_kill(path, turn, point, chance)
+        acknowledged = _run_and_kill(path, turn, point, chance, longest)
         tally.kills += 1
         tally.acknowledged += len(acknowledged)
         known |= {key_of(turn, number): at for number, at in acknowledged.items()}
@@ -50,7 +51,7 @@ def campaign(folder: Path, kills: int, seed: int, points: tuple[str, ...] = ("",
     return tally
 
 
-def _run_and_kill(path: Path, turn: int, point: str, chance: random.Random) -> dict[int, int]:
+def _run_and_kill(path: Path, turn: int, point: str, chance: random.Random, longest: int) -> dict[int, int]:
     """Start the writer and let it die; returns what it had acknowledged, by number."""
     command = [sys.executable, "-m", "tests.faults.store.child", str(path), str(turn)]
     rare = point in ("in-compaction", "in-backup")
@@ -61,7 +62,7 @@ def _run_and_kill(path: Path, turn: int, point: str, chance: random.Random) -> d
     assert child.stdout is not None
     told = b""
     end = time.monotonic() + 20
-    lines = chance.randint(1, 400)
+    lines = chance.randint(1, longest)
     while time.monotonic() < end:
         ready, _, _ = select.select([child.stdout], [], [], 1)
         chunk = os.read(child.stdout.fileno(), 1 << 16) if ready else b""

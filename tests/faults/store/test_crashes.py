@@ -71,6 +71,13 @@ async def test_a_damaged_backup_is_refused_and_nothing_is_left(tmp_path: Path):
     assert not [path for path in tmp_path.iterdir() if path.name in ("restored.db", "restored.db.part")]
 
 
+async def test_backups_into_one_file_at_the_same_time_do_not_disturb_each_other(tmp_path: Path):
+    async with await SqliteStore.open(tmp_path / "store.db") as store:
+        await asyncio.gather(*(store.txn([], [Put(b"%d" % n, b"x" * 500)]) for n in range(500)))
+        revisions = await asyncio.gather(*(store.backup(tmp_path / "saved.db") for _ in range(4)))
+    assert set(revisions) == {501}
+
+
 async def test_restoring_overwrites_nothing(tmp_path: Path):
     async with await SqliteStore.open(tmp_path / "store.db") as store:
         await store.backup(tmp_path / "saved.db")

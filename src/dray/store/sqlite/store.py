@@ -52,6 +52,7 @@ class SqliteStore(Closing):
         self._hub = Hub(head.revision, buffered_events)
         self._stopped: StoreError | None = None
         self._writer = Writer(path, connect(path, writer=True), head, self._delivered)
+        self._saving = asyncio.Lock()
         self._own = threading.local()
         self._connections: list[sqlite3.Connection] = []
         self._readers = ThreadPoolExecutor(READERS, "dray-store-reader")
@@ -113,7 +114,9 @@ class SqliteStore(Closing):
 
     async def backup(self, target: Path) -> int:
         """Copy the present state into a file of its own while others go on; returns its revision."""
-        return await self._in_reader(lambda connection: save(connection, target))
+        # One after the other: two that build the same file would take it from each other.
+        async with self._saving:
+            return await self._in_reader(lambda connection: save(connection, target))
 
     async def close(self) -> None:
         if self._writer.stopped:
