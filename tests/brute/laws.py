@@ -15,6 +15,7 @@ from random import Random
 from typing import Any
 from unittest.mock import patch
 
+import dray.allocator.foresight as looking
 import dray.allocator.search as searching
 import dray.allocator.verify.claims as refereeing
 import dray.allocator.wants as wanting
@@ -39,7 +40,7 @@ Answer = tuple[Any, ...]
 @contextmanager
 def limited(devices: int) -> Iterator[None]:
     """Let a claim hold fewer devices than 32 for a while."""
-    modules: tuple[Any, ...] = (searching, wanting, refereeing)
+    modules: tuple[Any, ...] = (searching, looking, wanting, refereeing)
     before = [module.MAX_RESULTS for module in modules]
     try:
         for module in modules:

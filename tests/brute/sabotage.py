@@ -358,10 +358,10 @@ def shared_devices_serve_one_want_each() -> Any:
 def some_of_all_count_as_all() -> Any:
     real = foresight.Foresight.look
 
-    def look(self: Any, board: Any, point: Any, cursor: int) -> Any:
+    def look(self: Any, board: Any, point: Any, *more: int) -> Any:
         if point.want.wants_all:
             point = msgspec.structs.replace(point, nth=0)
-        return real(self, board, point, cursor)
+        return real(self, board, point, *more)
 
     return patch.object(foresight.Foresight, "look", look)
 

@@ -2,10 +2,11 @@
 
 Theory of operation: given the board and the wants that are still open, cheap counts bound what is
 possible. A want needs enough candidates; exclusive candidates serve one want each (Hall's condition on
-the sets that wants draw from); a match constraint needs one value that every open want it covers can
-still find; a distinct constraint needs enough values; counters need what even the most modest candidates
-consume. Every bound is a relaxation: it never calls a branch hopeless that has a solution, so the first
-solution stays the first. What a bound excludes (`allowed`) only skips candidates that would fail.
+the sets that wants draw from); a claim holds only so many; a match constraint needs one value that every
+open want it covers can still find; a distinct constraint needs enough values; counters need what even the
+most modest candidates consume. Every bound is a relaxation: it never calls a branch hopeless that has a
+solution, so the first solution stays the first. What a bound excludes (`allowed`) only skips candidates that
+would fail.
 
 Also here: which candidates are *interchangeable* for this ask, so that when one failed at a point the
 others need not be tried there, and what makes two places of the walk the same (`image`).
@@ -23,7 +24,7 @@ from dray.allocator.board import USED, Board
 from dray.allocator.options import options_of
 from dray.allocator.reasons import Conflict, Reason, Refusal, Short
 from dray.allocator.stock import Shape
-from dray.allocator.wants import Ask, Choice, Rule, Want
+from dray.allocator.wants import MAX_RESULTS, Ask, Choice, Rule, Want
 
 
 class Need:
@@ -77,6 +78,10 @@ class Foresight:
         self._twins = self._interchangeable(ask)
         self._kinds = set(self._twins)
         self._later = [Demand(choice, choice.wants, shape) for choice in ask.choices]
+        self._least_after = [
+            sum(later.count for later in self._later[choice.index + 1 :] if later.claim == choice.claim)
+            for choice in ask.choices
+        ]
         self._single = {want: Demand(c, (want,), shape) for c in ask.choices for want in c.wants}
         self._counted = any(shape.counters)
 
@@ -115,13 +120,19 @@ class Foresight:
 
     # --- what is still possible ---
 
-    def look(self, board: Board, point: Point, cursor: int) -> tuple[int, Refusal | None]:
-        """The candidates worth trying at a point, and what is lacking when there is no hope at all."""
+    def look(self, board: Board, point: Point, cursor: int, before: int) -> tuple[int, Refusal | None]:
+        """The candidates worth trying at a point, and what is lacking when there is no hope at all.
+
+        `before` is how many devices the claim of the point has already.
+        """
         want = point.want
         taken = self._shape.taken | board.facts.get(USED, 0)
         here = self._single[want].need(board, taken)
         here.count -= point.nth
         here.mask = here.mask >> cursor << cursor
+        together = before + here.count + self._least_after[point.choice.index]
+        if together > MAX_RESULTS:
+            return 0, Refusal(Reason.TOO_MANY_DEVICES, Short("", together, MAX_RESULTS))
         needs = [here, *[demand.need(board, taken) for demand in self._later[point.choice.index + 1 :]]]
         for lacking in self._bounds(board, needs):
             if lacking is not None:

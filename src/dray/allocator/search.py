@@ -209,7 +209,7 @@ class _Walk:
         if fresh and self._dead and self._image(frame) in self._dead:
             frame.hopeless = True
             return
-        allowed, frame.lacking = self._foresight.look(self._board, frame.point, frame.cursor)
+        allowed, frame.lacking = self._foresight.look(self._board, frame.point, frame.cursor, frame.before)
         frame.allowed &= allowed
 
     def _image(self, frame: Frame) -> Any:

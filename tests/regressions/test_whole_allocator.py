@@ -1,0 +1,245 @@
+# ruff: noqa: N802 - a test bears the id of its row
+"""Faults of the allocator as a whole: rows A27 to A30 and the performance rows P01 to P05.
+
+Work is counted, never timed: steps of the search, questions to the judge, views and pages looked at.
+"""
+
+from __future__ import annotations
+
+from itertools import permutations
+from typing import Any
+
+import pytest
+
+import dray.allocator.stock as stocking
+from dray.allocator.admit import Admission
+from dray.allocator.allocate import survey
+from dray.allocator.beats import Exhausted, Solved
+from dray.allocator.board import Board
+from dray.allocator.pools import Page
+from dray.allocator.search import search
+from dray.allocator.stock import Stock
+from dray.allocator.usage import Usage
+from dray.allocator.wants import ask_of
+from dray.api.gated import drop_disabled
+from dray.api.kinds import kind_of_type
+from dray.gates import GATES, GateSet
+from tests.brute.laws import Bench, answer_of, results_of, stock_of
+from tests.brute.making import (
+    asking,
+    budget,
+    claim,
+    device,
+    distinct,
+    draws,
+    first_of,
+    holding,
+    match,
+    node,
+    partitioned,
+    published,
+    request,
+    result,
+)
+from tests.brute.outcome import ending, picked, world
+from tests.brute.toyjudge import ToyJudge, judged
+from tests.property.strategies.api import without
+
+
+@pytest.mark.parametrize("gate", GATES)
+def test_A27_one_choice_of_gates_holds_for_the_objects_and_for_the_search(gate):
+    """What the API keeps under some gates the allocator sees under the same ones, and nothing more."""
+    gates = without(gate)
+    page = published(
+        device("a", numa=[0, 1], shared=True), device("b", numa=[1]), priority=3, pool_priority=1
+    )
+    kind = kind_of_type(type(page))
+    kept = drop_disabled(kind, page, None, gates).object
+    door = Admission(gates)
+    (admitted,) = door.slices([kept])
+    assert drop_disabled(kind, admitted, None, gates).dropped == ()
+    assert Admission(GateSet.default()).slices([page]) == [page]
+
+
+def test_A27_lists_that_the_api_keeps_are_matched_as_lists():
+    page = published(device("a", numa=[0, 1]), device("b", numa=[1, 2]))
+    asked = claim(request("r", 2), match("gpu.example/numa"))
+    door = Admission(GateSet.default())
+    assert picked(world(door.slices([page]), *door.claims([asked]))) == ["r=a", "r=b"]
+
+
+def test_A28_searches_on_one_stock_do_not_disturb_each_other():
+    """Two questions, walked in turns on one stock, end as they do alone."""
+    slices = published(*[device(f"d{i}", numa=i % 2) for i in range(6)])
+    questions = [
+        claim(request("r0", 2), request("r1", 1, "attr:numa=0"), match("gpu.example/numa")),
+        claim(request("r0", 3), request("r1", 3, "attr:numa=1")),
+        claim(request("r0", 7)),
+    ]
+    alone = [Bench(world(slices, asked)).answer() for asked in questions]
+    stock = stock_of(world(slices))
+    view = stock.seen_from(node())
+    walks = [search(ask_of([asked], stock.classes.get), view.shape) for asked in questions]
+    endings: list[Any] = [None] * len(walks)
+    running = set(range(len(walks)))
+    while running:
+        for i in sorted(running):
+            beat = next(walks[i], None)
+            if beat is None:
+                running.discard(i)
+            else:
+                endings[i] = beat
+    assert [answer_of(view, end) for end in endings] == alone
+
+
+@pytest.mark.req("K5773-013", "K5773-018")
+def test_A29_any_order_of_slices_gives_the_same_answer():
+    slices = [
+        *partitioned(budget(slots=2), device("a", consumes_counters=(draws(slots=2),)), pool="p1", name="1"),
+        published(device("b"), name="2", pool="p2", priority=1),
+        published(device("c"), name="3", pool="p2", generation=2),
+        published(device("d"), name="4", driver="a.example", pool="p9"),
+    ]
+    asked = claim(request("r0", 2), request("r1"))
+    answers = {str(results_of(world(order, asked))) for order in permutations(slices)}
+    assert len(answers) == 1
+    assert picked(world(slices, asked)) == ["r0=d", "r0=a", "r1=c"]
+
+
+@pytest.mark.req("K4816-060")
+def test_A30_two_pods_share_one_device_in_halves_when_neither_can_have_it_whole():
+    """The claims of both pods are solved together, so the first is content with a half."""
+    slices = partitioned(
+        budget(slots=2),
+        device("whole", kind="whole", consumes_counters=(draws(slots=2),)),
+        *[device(f"half-{i}", kind="half", consumes_counters=(draws(slots=1),)) for i in range(2)],
+    )
+    ways = [("whole", asking(1, "attr:kind=whole")), ("half", asking(1, "attr:kind=half"))]
+    gang = [claim(first_of("gpu", *ways), name=name) for name in ("pod-0", "pod-1")]
+    assert picked(world(slices, gang[0])) == ["gpu/whole=whole"]
+    assert picked(world(slices, *gang)) == ["gpu/half=half-0", "gpu/half=half-1"]
+
+
+# --- work ---
+
+
+@pytest.mark.parametrize("requests", [2, 3, 4])
+def test_P01_identical_devices_and_a_match_that_cannot_be_are_given_up_early(requests):
+    """Requests of 8 devices each must agree on one of two values; one device of each is missing for that."""
+    missing = 8 * requests - 1
+    slices = published(
+        *[device(f"a{i}", numa=0) for i in range(missing)], *[device(f"b{i}", numa=1) for i in range(missing)]
+    )
+    asked = claim(*[request(f"r{i}", 8) for i in range(requests)], match("gpu.example/numa"))
+    found = ending(world(slices, asked))
+    assert isinstance(found, Exhausted)
+    assert found.steps < 100
+
+
+def test_P01_a_match_over_two_attributes_that_cannot_be_is_given_up_early():
+    """Every pair of values is met by one device only, and four requests need one each."""
+    slices = published(*[device(f"d{i}", x=i % 5, y=i // 5) for i in range(25)])
+    asked = claim(*[request(f"r{i}") for i in range(4)], match("gpu.example/x"), match("gpu.example/y"))
+    found = ending(world(slices, asked))
+    assert isinstance(found, Exhausted)
+    assert found.steps < 200
+
+
+@pytest.mark.req("K4816-123")
+@pytest.mark.parametrize("rules", [(), (distinct("gpu.example/kind"),)], ids=["alike", "all different"])
+def test_P02_alternatives_that_exceed_what_a_claim_may_hold_are_left_at_once(rules):
+    """Ten requests prefer eight devices and are content with one: with four times eight a claim is full."""
+    slices = published(*[device(f"d{i:02}", kind=i) for i in range(90)])
+    asked = claim(*[first_of(f"r{i}", ("many", asking(8)), ("one", asking(1))) for i in range(10)], *rules)
+    found = ending(world(slices, asked))
+    assert isinstance(found, Solved)
+    names = [pick.point.want.name for pick in found.picks]
+    assert [names.count(f"r{i}/many") for i in range(10)] == [8, 8, 8, 0, 0, 0, 0, 0, 0, 0]
+    assert found.steps < 100
+
+
+def local_pools(nodes):
+    """A pool with counters on each of many nodes."""
+    slices = []
+    for i in range(nodes):
+        here = {"pool": f"pool-{i}", "name": f"slice-{i}", "node_name": f"n{i}"}
+        parts = [device(f"d{k}", consumes_counters=(draws(slots=1),)) for k in range(3)]
+        slices += partitioned(budget(slots=2), *parts, **here)
+    return slices
+
+
+@pytest.fixture
+def looks(monkeypatch):
+    """Which pages were looked at."""
+    names = []
+    real = Page.seen_by
+
+    def seen_by(page, where):
+        names.append(page.slice.metadata.name)
+        return real(page, where)
+
+    monkeypatch.setattr(Page, "seen_by", seen_by)
+    return names
+
+
+@pytest.mark.parametrize("nodes", [3, 60])
+def test_P03_pools_of_other_nodes_cost_nothing(nodes, looks):
+    judge = ToyJudge()
+    stock = Stock(local_pools(nodes), [*world([]).classes], Usage(), judge)
+    ask = ask_of([claim(request("r", 2, "any"))], stock.classes.get)
+    ((_view, found),) = survey(stock, ask, [node("n1")])
+    assert isinstance(found, Solved)
+    assert looks == ["slice-1-counters", "slice-1-devices"]
+    assert len(judge.asked) == 1
+    assert found.steps == 2
+
+
+def test_P04_a_node_is_looked_up_not_searched_for(looks):
+    nodes = 500
+    slices = [
+        published(device("d"), name=f"slice-{i}", pool=f"pool-{i}", node_name=f"n{i}") for i in range(nodes)
+    ]
+    judge = ToyJudge()
+    stock = Stock(slices, [*world([]).classes], Usage(), judge)
+    names = [node(f"n{i}") for i in range(nodes)]
+    for _pod in range(3):
+        ask = ask_of([claim(request("r", 1, "any"))], stock.classes.get)
+        found = list(survey(stock, ask, names))
+        assert len(found) == nodes
+        assert len({id(end) for _view, end in found}) == 1, "one search for all that look alike"
+    assert len(looks) == nodes, "each page once, for the node it is on"
+    assert len(judge.asked) == 1, "one question for devices that are the same"
+
+
+def test_P05a_usage_of_one_pool_recounts_that_pool_only(monkeypatch):
+    stock = Stock(local_pools(20), [], Usage(), judged)
+    for i in range(20):
+        stock.seen_from(node(f"n{i}"))
+    recounted = []
+    real = stocking._left
+
+    def left(shelf, use):
+        recounted.append(shelf.pool[1])
+        return real(shelf, use)
+
+    monkeypatch.setattr(stocking, "_left", left)
+    used = stock.with_usage(stock.usage.taking([holding(result("d0", pool="pool-7"))]))
+    for i in range(20):
+        used.seen_from(node(f"n{i}"))
+    assert recounted == ["pool-7"]
+
+
+@pytest.mark.parametrize("partitions", [4, 64])
+def test_P05b_taking_a_partition_touches_its_own_counters_only(monkeypatch, partitions):
+    written = []
+    real = Board.write
+
+    def write(board, fact, value):
+        written.append(fact)
+        real(board, fact, value)
+
+    monkeypatch.setattr(Board, "write", write)
+    parts = [device(f"d{i}", consumes_counters=(draws(slots=1),)) for i in range(partitions)]
+    found = ending(world(partitioned(budget(slots=2, lanes=9), *parts), claim(request("r", 2))))
+    assert isinstance(found, Solved)
+    assert len(written) == 4, "a counter and the taken device, twice"
