@@ -126,7 +126,7 @@ def ask_for_less(case: Case) -> Iterator[Change]:
     for candidate, refusal in case.refused(Reason.CAPACITY_SHORT, Reason.CAPACITY_POLICY):
         short: Short = refusal.detail
         policy = case.scene.witness.content(candidate).device.capacity[short.name].request_policy
-        offer = _allowed(policy, short.left)
+        offer = largest_allowed(policy, short.left)
         if 0 < offer < asked.get(short.name, short.want):
             offers.add((offer, short.name))
     for nanos, name in sorted(offers, reverse=True):
@@ -147,7 +147,7 @@ def ask_for_less(case: Case) -> Iterator[Change]:
         yield case.change(f"asking for {amount} of `{name}`{instead} in {case.request}", lower)
 
 
-def _allowed(policy: CapacityRequestPolicy | None, left: int) -> int:
+def largest_allowed(policy: CapacityRequestPolicy | None, left: int) -> int:
     """The largest amount up to what is left that the policy does not round up."""
     if policy is None:
         return left

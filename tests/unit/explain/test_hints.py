@@ -8,8 +8,10 @@ import msgspec
 import pytest
 
 from dray.api.jsontext import write_json
+from dray.api.resource import CapacityRequestPolicy, CapacityRequestPolicyRange
 from dray.explain import Diagnosis, diagnose
-from dray.explain.moves import MOVES
+from dray.explain.moves import MOVES, largest_allowed
+from dray.values.quantity import Quantity
 from tests.unit.explain.cluster import Cluster, attribute, claim, counter_set, first_of, memory, request
 from tests.unit.explain.situations import SITUATIONS, TAINT, closest
 
@@ -301,3 +303,28 @@ def test_looking_for_hints_changes_nothing():
     first = diagnose(stock, [asked], cluster.nodes)
     assert write_json(asked) == before[0]
     assert msgspec.structs.asdict(diagnose(stock, [asked], cluster.nodes)) == msgspec.structs.asdict(first)
+
+
+def _range(least: str, step: str | None) -> CapacityRequestPolicy:
+    pace = Quantity.parse(step) if step is not None else None
+    return CapacityRequestPolicy(valid_range=CapacityRequestPolicyRange(min=Quantity.parse(least), step=pace))
+
+
+def _amounts(*texts: str) -> tuple[Quantity, ...]:
+    return tuple(Quantity.parse(text) for text in texts)
+
+
+@pytest.mark.parametrize(
+    ("policy", "left", "allowed"),
+    [
+        (None, "3Gi", "3Gi"),
+        (CapacityRequestPolicy(default=Quantity.parse("1Gi")), "3Gi", "3Gi"),
+        (CapacityRequestPolicy(valid_values=_amounts("1Gi", "2Gi", "4Gi")), "3Gi", "2Gi"),
+        (CapacityRequestPolicy(valid_values=_amounts("4Gi")), "3Gi", "0"),
+        (_range("1Gi", "2Gi"), "4Gi", "3Gi"),
+        (_range("5Gi", "2Gi"), "4Gi", "0"),
+        (_range("1Gi", None), "4Gi", "4Gi"),
+    ],
+)
+def test_the_largest_amount_a_policy_does_not_round_up(policy, left, allowed):
+    assert largest_allowed(policy, Quantity.parse(left).nanos) == Quantity.parse(allowed).nanos

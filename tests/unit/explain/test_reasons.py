@@ -9,7 +9,7 @@ import pytest
 from dray.allocator.reasons import TEXTS, Reason
 from dray.explain import to_document
 from dray.explain.diagnosis import Account, DeviceName, Why
-from dray.explain.phrases import PHRASES, tally
+from dray.explain.phrases import PHRASES, obstacle_text, tally
 from tests.unit.explain.cluster import Cluster, claim, request
 from tests.unit.explain.situations import SITUATIONS
 
@@ -127,3 +127,23 @@ def test_a_selector_comes_before_everything():
     cluster = Cluster().node("node-a", "gpu-0 held=ml/old taint=a/b:NoSchedule")
     cluster.add_class("other", 'device.driver == "other.example"')
     assert reasons_in(to_document(cluster.ask(claim(request(of="other"))))) == {"Unsuited"}
+
+
+@pytest.mark.parametrize(
+    ("why", "text"),
+    [
+        (Why(reason=Reason.TOO_FEW, wanted="3", left="2"), "not enough devices: 3 needed, 2 to be had"),
+        (Why(reason=Reason.CONSTRAINT, name="d/numa"), "too few devices have the same d/numa"),
+        (
+            Why(reason=Reason.CONSTRAINT, name="d/numa", distinct=True),
+            "too few devices have different d/numa",
+        ),
+        (
+            Why(reason=Reason.COUNTER_SHORT, name="board/memory", left="10Gi", wanted="40Gi"),
+            "counter `board/memory` has 10Gi left, 40Gi needed",
+        ),
+        (Why(reason=Reason.NOTHING_MATCHES), ""),
+    ],
+)
+def test_what_counting_ahead_says_of_a_whole_alternative(why, text):
+    assert obstacle_text(why) == text
