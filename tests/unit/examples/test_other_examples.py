@@ -99,7 +99,10 @@ def test_the_demo_runs_to_its_end(demo_env):
     assert "nothing to complain about" in done.stdout
     assert "did you mean `allocationMode`?" in done.stdout
     assert "exactly:" in done.stdout
-    assert "DRAPrioritizedList" in done.stdout
+    assert "placed 3 of 3" in done.stdout + done.stderr
+    assert "Pod ml/train-0 fits node-a" in done.stdout
+    assert "Pod ml/finetune cannot run yet" in done.stdout
+    assert "hint: asking for 1 device instead of 2" in done.stdout
     assert "What to try next" in done.stdout.splitlines()[-8]
 
 
