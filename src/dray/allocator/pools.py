@@ -135,6 +135,13 @@ def shelves(
         if agreed and len(published) != expected:
             flaw = Refusal(Reason.POOL_INCOMPLETE, Incomplete(len(published), expected, newest))
             return [_flawed(pool, relevant, flaw, keys)]
+    return [_complete(pool, relevant, published, keys)]
+
+
+def _complete(
+    pool: PoolId, relevant: Sequence[Entry], published: Sequence[Page], keys: dict[Any, int]
+) -> Shelf:
+    """The shelf of a pool of which all slices are there."""
     ordered = sorted(
         relevant, key=lambda entry: (-(entry[0].slice.spec.priority or 0), entry[0].slice.metadata.name)
     )
@@ -151,13 +158,13 @@ def shelves(
     names = tuple(page.slice.spec.devices[i].name for page, i in places)
     unsound = _flaw(names, sets, consumers, published)
     if unsound is not None:
-        return [_flawed(pool, relevant, unsound, keys)]
+        return _flawed(pool, relevant, unsound, keys)
     contents = tuple(page.contents[i] for page, i in places)
     reaches = tuple(page.reach(i) for page, i in places)
     totals = {(group.name, name): nanos_of(c.value) for group in sets for name, c in group.counters.items()}
     tangled = tuple(reach.is_tangled for reach in reaches)
     key = keys.setdefault((contents, tangled, tuple(totals)), len(keys))
-    return [Shelf(pool, key, _order(relevant), names, contents, reaches, totals, consumers)]
+    return Shelf(pool, key, _order(relevant), names, contents, reaches, totals, consumers)
 
 
 def _flawed(pool: PoolId, relevant: Sequence[Entry], flaw: Refusal, keys: dict[Any, int]) -> Shelf:
