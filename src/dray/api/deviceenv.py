@@ -80,7 +80,8 @@ class Selector:
         value = device.value
         if type(value) is EvalFault:
             return value
-        return _as_bool(self.program.evaluate({"device": value}))
+        result = self.program.evaluate({"device": value})
+        return result if result is True or result is False else _as_bool(result)
 
     def measure(self, device: DeviceBinding) -> Measured:
         """Like `matches`, and what it cost."""

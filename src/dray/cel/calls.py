@@ -8,7 +8,9 @@ them, and what must be parsed (`quantity("1Gi")`) is parsed once, though it cost
 
 from __future__ import annotations
 
-from typing import Final, NoReturn
+import operator
+from collections.abc import Callable
+from typing import Any, Final, NoReturn
 
 from dray.cel import costs
 from dray.cel.ast import Call, Node
@@ -24,6 +26,12 @@ from dray.cel.values import UInt, Value
 _CONVERSIONS: Final = frozenset({"bytes", "double", "duration", "int", "string", "timestamp", "uint"})
 _PATTERNS: Final = frozenset({"matches", "find", "findAll"})
 _PARSED_ONCE: Final = frozenset({"quantity", "semver", "ip", "cidr", "url"})
+_SIGNS: Final[dict[str, Callable[[Any, Any], bool]]] = {
+    "_<_": operator.lt,
+    "_<=_": operator.le,
+    "_>_": operator.gt,
+    "_>=_": operator.ge,
+}
 _PRIMITIVES: Final = frozenset({bool, int, UInt, float, str, bytes})
 
 
@@ -54,6 +62,8 @@ def plan_call(planner: Planner, node: Call) -> Plan:
         ready = _parsed(run, tuple(planned.value for planned in plans), track)
         if ready is not None:
             return ready
+    if name in _SIGNS:
+        return Plan(_ordering(plans, run, track, name, node.offset))
     steps = tuple(planned.run for planned in plans)
     return Plan(_strict(steps, run, track, node.offset))
 
@@ -151,6 +161,34 @@ def _equal_to_text(left: Step, text: str, offset: int) -> Step:
 
 def _equality_cost(args: tuple[Value, ...], _: Value) -> int:
     return costs.equality(args[0], args[1])
+
+
+# --- order ---
+
+
+def _ordering(plans: tuple[Plan, ...], run: Run, track: Tracker | None, sign: str, offset: int) -> Step:
+    """Two whole numbers, the usual case, are compared at once; everything else by the function itself."""
+    left, right, compare = plans[0].run, plans[1].run, _SIGNS[sign]
+    slow = _strict((left, right), run, track, offset)
+    if not plans[1].known or type(plans[1].value) is not int or track is not None:
+        return slow
+    number = plans[1].value
+
+    def ordering(frame: Frame) -> bool:
+        try:
+            value = left(frame)
+        except CelError:
+            frame[COST] += 1
+            raise
+        frame[COST] += 1
+        if type(value) is int:
+            return compare(value, number)
+        try:
+            return bool(run(value, number))
+        except CelError as error:
+            raise placed(error, offset) from None
+
+    return ordering
 
 
 # --- everything else ---

@@ -190,6 +190,8 @@ class _Checker:
 
     def _matched(self, overload: Overload, given: tuple[Type, ...]) -> Type | None:
         """The result type when the overload takes such arguments."""
+        if not all(_may_fit(wanted, one) for wanted, one in zip(overload.params, given, strict=True)):
+            return None
         unified = self.unified
         params, result = overload.params, overload.result
         if overload.generic:
@@ -267,6 +269,11 @@ class _Checker:
 
     def _optional_map(self, node: OptionalMap) -> Type:
         return self.type_of(node.spelled_out)
+
+
+def _may_fit(wanted: Type, given: Type) -> bool:
+    """A first look that assumes nothing, to spare most overloads the second one."""
+    return wanted.is_open or given.is_open or wanted.kind is given.kind or given.kind is Kind.NULL
 
 
 _WAYS: Final[dict[type, Callable[..., Type]]] = {

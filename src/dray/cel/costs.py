@@ -86,7 +86,7 @@ def _traversal(args: tuple[Value, ...], _: Value) -> int:
 def _walk(value: Value, depth: int) -> int:
     kind = type(value)
     if kind is str:
-        return int(len(value.encode("utf-8", "replace")) * PER_CHARACTER)
+        return int((len(value) if value.isascii() else len(value.encode("utf-8", "replace"))) * PER_CHARACTER)
     if kind is bytes:
         return int(len(value) * PER_CHARACTER)
     if depth > 50:

@@ -27,7 +27,6 @@ _EXACT: Final[dict[Kind, type]] = {
     Kind.NULL: type(None),
     Kind.TYPE: TypeName,
 }
-_ANYTHING: Final = frozenset({Kind.DYN, Kind.ANY, Kind.VARIABLE, Kind.ERROR})
 _HOLDING: Final = MAPS | {tuple}
 
 
@@ -43,20 +42,20 @@ def chosen(name: str, overloads: tuple[Overload, ...], given: tuple[Type, ...]) 
 def _certain(overload: Overload, given: tuple[Type, ...]) -> bool:
     """Whether the types alone say that the overload can be called."""
     return all(
-        wanted.kind in _ANYTHING or (wanted.kind is one.kind and wanted.name == one.name and _plain(wanted))
+        wanted.is_open or (wanted.kind is one.kind and wanted.name == one.name and _plain(wanted))
         for wanted, one in zip(overload.params, given, strict=True)
     )
 
 
 def _plain(wanted: Type) -> bool:
     """Whether the outermost kind is all there is to know; a list of ints must be looked into."""
-    return all(param.kind in _ANYTHING for param in wanted.params)
+    return all(param.is_open for param in wanted.params)
 
 
 def accepts(wanted: Type, value: Value) -> bool:
     """Whether a value is of a type."""
     kind = wanted.kind
-    if kind in _ANYTHING:
+    if wanted.is_open:
         return True
     exact = _EXACT.get(kind)
     if exact is not None:

@@ -7,7 +7,6 @@ are both "known only at run time"; they differ in what may be iterated and in ho
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Final
 
@@ -38,29 +37,40 @@ class Kind(Enum):
     VARIABLE = auto()
 
 
-@dataclass(frozen=True, slots=True)
 class Type:
-    """One type. `weight` is the number of names in it, to keep hostile types small."""
+    """One type; equal to another with the same kind, name and parameters.
 
-    kind: Kind
-    name: str
-    params: tuple[Type, ...] = ()
-    weight: int = field(default=1, compare=False)
+    `weight` is the number of names in it, to keep hostile types small. `is_dyn`: only the run time knows what
+    it is, or it was already complained about. `is_open`: that, or unification has yet to find out.
+    """
 
-    def __post_init__(self) -> None:
-        if self.params:
-            object.__setattr__(self, "weight", 1 + sum(param.weight for param in self.params))
+    __slots__ = ("is_dyn", "is_open", "kind", "name", "params", "weight")
 
-    @property
-    def is_dyn(self) -> bool:
-        """Whether only the run time knows what it is; also true for the type of an error."""
-        return self.kind in _LOOSE
+    # Types are made by the thousand when expressions are checked, which is why this is no dataclass.
+    def __init__(self, kind: Kind, name: str, params: tuple[Type, ...] = ()) -> None:
+        self.kind: Final = kind
+        self.name: Final = name
+        self.params: Final = params
+        self.weight: Final[int] = 1 + sum([param.weight for param in params]) if params else 1
+        self.is_dyn: Final = kind is Kind.DYN or kind is Kind.ANY or kind is Kind.ERROR
+        self.is_open: Final = self.is_dyn or kind is Kind.VARIABLE
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        if not isinstance(other, Type):
+            return NotImplemented
+        return self.kind is other.kind and self.name == other.name and self.params == other.params
+
+    def __hash__(self) -> int:
+        return hash((self.name, self.params))
 
     def __str__(self) -> str:
         return _written(self, _FULL)
 
+    def __repr__(self) -> str:
+        return f"Type({self})"
 
-_LOOSE: Final = frozenset({Kind.DYN, Kind.ANY, Kind.ERROR})
 
 BOOL: Final = Type(Kind.BOOL, "bool")
 INT: Final = Type(Kind.INT, "int")

@@ -11,6 +11,7 @@ counted, and beyond the cap it is `ComplexityError`.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Final
 
 from dray.cel.types import DYN, WRAPPING, Kind, Type, variable
@@ -42,7 +43,7 @@ class Substitution:
     def fresh(self) -> Type:
         """A type variable nobody has used."""
         self._fresh += 1
-        return variable(f"_{self._fresh}")
+        return _numbered(self._fresh)
 
     def renamed(self, types: tuple[Type, ...]) -> tuple[Type, ...]:
         """Types of a declaration with their variables replaced by fresh ones, the same for the same name."""
@@ -89,12 +90,10 @@ class Substitution:
         if wanted is given:
             return True
         self._step()
-        if wanted.kind is Kind.VARIABLE:
-            return self._assume(wanted, given)
-        if given.kind is Kind.VARIABLE:
-            return self._assume(given, wanted)
-        if wanted.is_dyn or given.is_dyn:
-            return True
+        if wanted.is_open or given.is_open:
+            if wanted.kind is Kind.VARIABLE:
+                return self._assume(wanted, given)
+            return self._assume(given, wanted) if given.kind is Kind.VARIABLE else True
         if given.kind is Kind.NULL:
             return wanted.kind in _NULLABLE
         if wanted.kind is not given.kind or wanted.name != given.name:
@@ -144,6 +143,11 @@ class Substitution:
             return _more_general(one, other)
         self.rewind(mark)
         return DYN
+
+
+@lru_cache(maxsize=256)
+def _numbered(number: int) -> Type:
+    return variable(f"_{number}")
 
 
 def _more_general(one: Type, other: Type) -> Type:
