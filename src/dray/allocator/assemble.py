@@ -57,10 +57,11 @@ def _result(view: View, pick: Pick, new_share_id: Callable[[], str]) -> DeviceRe
 
 def _amounts(consumed: Mapping[str, int], device: Device) -> dict[str, Quantity]:
     """Amounts written the way the device writes its capacity."""
-    return {
-        name: Quantity(nanos, total.value.form if (total := device.capacity[name]).value else Form.DECIMAL)
-        for name, nanos in consumed.items()
-    }
+    amounts = {}
+    for name, nanos in consumed.items():
+        total = device.capacity[name].value
+        amounts[name] = Quantity(nanos, Form.DECIMAL if total is None else total.form)
+    return amounts
 
 
 def _selector(view: View, picks: Sequence[Pick]) -> NodeSelector | None:

@@ -227,6 +227,13 @@ def _enough(needs: list[Need]) -> Refusal | None:
 
 def _jointly(needs: list[Need], within: int = -1) -> Refusal | None:
     """Hall's condition: what draws from a set of exclusive candidates must not need more than the set has."""
+    if len(needs) == 2:  # by far the most common case: a constraint over two requests
+        first, second = needs
+        wanted = first.count + second.count
+        found = ((first.mask | second.mask) & within).bit_count()
+        if wanted <= found or not (first.exclusive and second.exclusive):
+            return None
+        return Refusal(Reason.TOO_FEW, Short("", wanted, found))
     sets: dict[int, int] = {}
     for need in needs:
         if need.exclusive and need.count:

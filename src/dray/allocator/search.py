@@ -276,7 +276,7 @@ class _Walk:
             consumed = content.consumed(want.amounts)
             assert not isinstance(consumed, Refusal)
             refusal = capacity.refuse(board, candidate, consumed, shape.left[candidate])
-        if refusal is None and self._draws(want, candidate):
+        if refusal is None and content.counters and self._draws(want, candidate):
             pool = shape.pool_of[candidate]
             if pool in shape.overdrawn:
                 return Refusal(Reason.COUNTER_SHORT)
@@ -289,15 +289,15 @@ class _Walk:
 
     def _draws(self, want: Want, candidate: int) -> bool:
         """Whether taking a candidate charges counters: not twice for shares, never for admin access."""
-        if want.admin or not self._shape.contents[candidate].counters:
-            return False
-        return not (self._shape.shared >> candidate & 1 or ("shared", candidate) in self._board.facts)
+        return not (
+            want.admin or self._shape.shared >> candidate & 1 or ("shared", candidate) in self._board.facts
+        )
 
     def _take(self, frame: Frame, candidate: int) -> Pick:
         """Write what taking a candidate means on the board."""
         shape, board, want = self._shape, self._board, frame.want
         content = shape.contents[candidate]
-        if self._draws(want, candidate):
+        if content.counters and self._draws(want, candidate):
             counters.take(board, shape.pool_of[candidate], content.counters)
         consumed: dict[str, int] | None = None
         if content.shareable:

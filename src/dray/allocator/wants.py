@@ -97,8 +97,8 @@ def ask_of(claims: Sequence[ResourceClaim], class_named: Classes) -> Ask:
             choices.append(Choice(len(choices), index, request.name, reader.wants(request)))
         reader.check_limit(choices)
         rules += reader.rules
-    minds_admin = any(want.admin for choice in choices for want in choice.wants)
-    configured = any(device_class.spec.config for device_class in classes.values())
+    minds_admin = bool([1 for choice in choices for want in choice.wants if want.admin])
+    configured = bool([1 for device_class in classes.values() if device_class.spec.config])
     return Ask(tuple(claims), tuple(choices), tuple(rules), classes, minds_admin, configured)
 
 
@@ -129,8 +129,11 @@ class _Reader:
         least = 0
         for choice in choices:
             if choice.claim == self._index:
+                wants = choice.wants
+                count = wants[0].count if len(wants) == 1 else min([want.count for want in wants])
                 # A want for all counts as -1 here: how many that is only a node can tell.
-                least += max(min([want.count for want in choice.wants]), 0)
+                if count > 0:
+                    least += count
         if least > MAX_RESULTS:
             why = f"asks for {least} devices, but one claim can hold at most {MAX_RESULTS}"
             raise self._fault("spec.devices.requests", why)
@@ -156,7 +159,7 @@ class _Reader:
             ask.tolerations,
             amounts,
             self._rules_for(name) if self.rules else (),
-            (tuple(text for _owner, text in selectors), ask.tolerations, amounts),
+            (tuple([text for _owner, text in selectors]), ask.tolerations, amounts),
         )
 
     def _class_of(self, request: str, name: str) -> DeviceClass:
@@ -172,16 +175,22 @@ class _Reader:
     def _expressions(
         self, request: str, owner: str, selectors: tuple[DeviceSelector, ...]
     ) -> list[tuple[str, str]]:
+        found = []
         for selector in selectors:
-            if selector.cel is None:
+            cel = selector.cel
+            if cel is None:
                 raise self._fault(f"request `{request}`", f"a selector of {owner} has no CEL expression")
-        return [(owner, selector.cel.expression) for selector in selectors if selector.cel is not None]
+            found.append((owner, cel.expression))
+        return found
 
     def _amounts(self, request: str, capacity: CapacityRequirements) -> tuple[tuple[str, int], ...]:
+        found = []
         for name, amount in capacity.requests.items():
-            if amount.nanos < 0:
+            nanos = amount.nanos
+            if nanos < 0:
                 raise self._fault(f"request `{request}`", f"asks for a negative amount of `{name}`")
-        return tuple((name, amount.nanos) for name, amount in capacity.requests.items())
+            found.append((name, nanos))
+        return tuple(found)
 
     def _rules_for(self, name: str) -> tuple[Rule, ...]:
         """The constraints that cover a request, by its own name or by that of the alternative."""

@@ -203,10 +203,9 @@ def _scenarios_in_words(count: int) -> str:
 def _summary(timings: Sequence[Timing]) -> Iterator[str]:
     wrong = [timing.scenario.name for timing in timings if not timing.right]
     lost = [timing.scenario.name for timing in timings if timing.gave_up]
-    yield (
-        f"{_scenarios_in_words(len(timings))}: {len(timings) - len(wrong)} answered as expected, {len(lost)} given up"
-        + (f"; wrong: {', '.join(wrong)}" if wrong else "")
-    )
+    right = f"{len(timings) - len(wrong)} answered as expected, {len(lost)} given up"
+    named = f"; wrong: {', '.join(wrong)}" if wrong else ""
+    yield f"{_scenarios_in_words(len(timings))}: {right}{named}"
     for kind, about in (("micro", "one node"), ("nodes", "many nodes"), ("hard", "hard")):
         ratios = [t.ratio for t in timings if t.scenario.kind == kind and t.ratio is not None]
         times = [t.micros for t in timings if t.scenario.kind == kind]

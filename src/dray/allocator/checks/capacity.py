@@ -91,8 +91,9 @@ def refuse(
     board: Board, candidate: int, consumed: Mapping[str, int], left: Mapping[str, int]
 ) -> Refusal | None:
     """Whether what shares hold already, and what this attempt took, leaves too little."""
+    facts = board.facts
     for name, amount in consumed.items():
-        rest = left[name] - board.facts.get(("share", candidate, name), 0)
+        rest = left[name] - facts.get(("share", candidate, name), 0) if facts else left[name]
         if amount > rest:
             return Refusal(Reason.CAPACITY_SHORT, Short(name, amount, rest))
     return None
