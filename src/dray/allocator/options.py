@@ -19,6 +19,10 @@ _MATCHING = frozenset({Reason.TAINTED, Reason.NODE_SELECTOR})
 """Reasons not to take a device that is what the want asks for: who wants all of them cannot do without it."""
 
 
+MANY_WANTS = 1_024
+"""Different wants to remember per shape."""
+
+
 class Options:
     """The candidates of one want, as masks over the candidates of a shape."""
 
@@ -85,5 +89,7 @@ def options_of(shape: Shape, want: Want) -> Options:
     """The options of a want on a shape; wants that ask the same of a device share them."""
     found: Options | None = shape.memo.get(want.key)
     if found is None:
+        if len(shape.memo) >= MANY_WANTS:
+            shape.memo.clear()
         found = shape.memo[want.key] = Options(shape, want)
     return found

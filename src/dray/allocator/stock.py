@@ -22,6 +22,10 @@ from dray.api.resource import DeviceClass, ResourceSlice
 from dray.values.nodeselector import NodeSelector, for_node
 
 
+MANY_SHAPES = 65_536
+"""Shapes to remember; every change of usage makes new ones, and a stock may live for months."""
+
+
 class Shape:
     """What a search can see of a node: contents in order, what is taken, what is left. No names."""
 
@@ -161,6 +165,8 @@ class _Prepared:
         key = tuple((shelf.key, left.key) for shelf, left in parts)
         shape = self._shapes.get(key)
         if shape is None:
+            if len(self._shapes) >= MANY_SHAPES:
+                self._shapes.clear()
             shape = self._shapes[key] = Shape(parts)
         view = View(node, ordered, shape, for_node(node.metadata.name))
         self._views[node.metadata.name] = (view, used)
