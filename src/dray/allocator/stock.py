@@ -21,7 +21,6 @@ from dray.api.core import Node
 from dray.api.resource import DeviceClass, ResourceSlice
 from dray.values.nodeselector import NodeSelector, for_node
 
-
 MANY_SHAPES = 65_536
 """Shapes to remember; every change of usage makes new ones, and a stock may live for months."""
 
