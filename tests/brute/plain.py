@@ -294,7 +294,10 @@ def _is_tolerated(taint: DeviceTaint, want: PlainWant) -> bool:
     return any(
         toleration.effect in ("", taint.effect)
         and toleration.key in ("", taint.key)
-        and (toleration.operator == "Exists" or toleration.value == taint.value)
+        and (
+            toleration.operator == "Exists"
+            or (toleration.operator in ("", "Equal") and toleration.value == taint.value)
+        )
         for toleration in want.ask.tolerations
     )
 

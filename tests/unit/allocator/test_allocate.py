@@ -1,0 +1,82 @@
+"""Questions as callers ask them: one node, or many at once."""
+
+from __future__ import annotations
+
+import pytest
+
+import dray.allocator.allocate as allocating
+from dray.allocator.allocate import Allocated, Refused, allocate, outcome, survey
+from dray.allocator.beats import Exhausted, Faulted, GaveUp, Solved
+from dray.allocator.stock import Stock
+from dray.allocator.usage import Usage
+from dray.allocator.wants import ask_of
+from dray.errors import AllocationFault
+from tests.brute.laws import share_ids, stock_of
+from tests.brute.making import claim, device, device_class, devices, holding, node, published, request, result
+from tests.brute.outcome import world
+from tests.brute.toyjudge import judged
+
+
+def ask(problem, budget=1000):
+    return allocate(stock_of(problem), problem.claims, problem.node, new_share_id=share_ids(), budget=budget)
+
+
+def test_one_result_per_claim_in_their_order():
+    problem = world(
+        published(*devices("a", "b")), claim(request("r"), name="c0"), claim(request("r"), name="c1")
+    )
+    found = ask(problem)
+    assert isinstance(found, Allocated)
+    assert [one.devices.results[0].device for one in found.results] == ["a", "b"]
+
+
+def test_no_is_a_value_that_tells_whether_it_is_certain():
+    none = ask(world(published(device("a")), claim(request("r", 2))))
+    gave_up = ask(world(published(*devices("a", "b")), claim(request("r", 2))), budget=1)
+    broken = ask(world(published(device("a")), claim(request("r", 1, "fails"))))
+    assert all(isinstance(found, Refused) for found in (none, gave_up, broken))
+    assert [type(found.ending) for found in (none, gave_up, broken)] == [Exhausted, GaveUp, Faulted]
+
+
+def test_a_fault_of_the_claim_is_raised():
+    with pytest.raises(AllocationFault, match="device class `any` does not exist"):
+        ask(world(published(device("a")), claim(request("r")), classes=()))
+
+
+@pytest.fixture
+def searches(monkeypatch):
+    """How many searches are made."""
+    made = []
+    real = outcome
+
+    def counted(*given):
+        made.append(given)
+        return real(*given)
+
+    monkeypatch.setattr(allocating, "outcome", counted)
+    return made
+
+
+def test_a_survey_searches_once_per_shape(searches):
+    slices = [
+        published(device("d", numa=i % 2), name=f"s{i}", pool=f"p{i}", node_name=f"n{i}") for i in range(10)
+    ]
+    stock = Stock(slices, [device_class()], Usage.of([holding(result("d", pool="p4"))]), judged)
+    asked = ask_of([claim(request("r"))], stock.classes.get)
+    found = {
+        view.node.metadata.name: end for view, end in survey(stock, asked, [node(f"n{i}") for i in range(10)])
+    }
+    assert len(searches) == 3, "even nodes, odd nodes, and the one whose device is taken"
+    assert [isinstance(found[f"n{i}"], Solved) for i in range(10)] == [i != 4 for i in range(10)]
+    assert found["n0"] is found["n2"] is not found["n1"]
+
+
+def test_a_survey_answers_as_each_node_would_alone():
+    slices = [
+        published(device("a"), name="s1", pool="p1", node_name="n1"),
+        published(*devices("b", "c"), name="s2", pool="p2", node_name="n2"),
+    ]
+    stock = Stock(slices, [device_class()], Usage(), judged)
+    asked = ask_of([claim(request("r", 2))], stock.classes.get)
+    found = [type(end) for _, end in survey(stock, asked, [node("n1"), node("n2"), node("n3")])]
+    assert found == [Exhausted, Solved, Exhausted]

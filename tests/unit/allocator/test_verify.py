@@ -1,0 +1,65 @@
+"""The referee: sentences, and independence. What it finds is proven in tests/property."""
+
+from __future__ import annotations
+
+import ast
+
+from dray.allocator.verify import Finding, Given, Rule, verify
+from tests.brute.making import claim, device, device_class, holding, node, published, request, result
+from tests.brute.outcome import allocated, world
+from tests.brute.toyjudge import judged
+from tests.outside import ROOT
+
+
+def test_the_referee_shares_nothing_with_the_search():
+    own = ROOT / "src" / "dray" / "allocator" / "verify"
+    imported = set()
+    for path in own.glob("*.py"):
+        for step in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(step, ast.ImportFrom):
+                imported.add(step.module or "")
+            elif isinstance(step, ast.Import):
+                imported.update(alias.name for alias in step.names)
+    assert imported
+    ours = {name for name in imported if name.startswith("dray.allocator")}
+    assert all(name.startswith("dray.allocator.verify") for name in ours)
+
+
+def test_a_finding_is_a_sentence():
+    assert str(Finding(Rule.DEVICE, "ml/claim", "is odd")) == "claim ml/claim: is odd"
+    assert str(Finding(Rule.CLAIMS, "", "two are missing")) == "two are missing"
+
+
+SLICES = (published(device("a", shared=True, capacity={"mem": 4}), device("b", numa=1)),)
+
+
+def judgement(*claims, held=(), slices=SLICES):
+    """What the referee says of the allocation of a sound world when the world is another one now."""
+    results = allocated(world(SLICES, *claims))
+    given = Given(tuple(slices), (device_class(),), tuple(held), node(), judged)
+    return [str(finding) for finding in verify(given, claims, results)]
+
+
+def test_sound_allocations_have_no_findings():
+    assert judgement(claim(request("r0", 1, "shared", capacity={"mem": 1}), request("r1", 1, "single"))) == []
+    assert judgement() == []
+
+
+def test_findings_tell_what_where_and_how_much():
+    asked = claim(request("r", 1, "shared", capacity={"mem": 3}))
+    held = [holding(result("a", share="id", consumed={"mem": 2}))]
+    assert judgement(asked, held=held) == [
+        "claim ml/claim: shares of device gpu.example/pool/a consume 5 of `mem`, there is 4"
+    ]
+    gone = [published(device("b"), count=2)]
+    found = judgement(asked, slices=gone)
+    assert found == [
+        "claim ml/claim: device gpu.example/pool/a cannot be used: it is incomplete: 1 of 2 slices",
+        "claim ml/claim: its node selector is not that of its devices on node `n1`",
+    ]
+
+
+def test_claims_without_allocations_are_counted():
+    given = Given(SLICES, (device_class(),), (), node(), judged)
+    (found,) = verify(given, [claim(request("r"))], [])
+    assert (found.rule, str(found)) == (Rule.CLAIMS, "1 claims have 0 allocations; expected one each")
