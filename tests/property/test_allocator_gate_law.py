@@ -1,0 +1,115 @@
+"""The gate law: behind a closed gate a claim is refused by the gate's name, or it is as if never written.
+
+Admitted objects hold nothing of a closed gate; admitting them again under any gates changes nothing; and what
+never held anything of the gate passes untouched. So the search cannot tell a closed gate from inputs that
+never knew it.
+"""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dray.allocator.admit import admit_claims, admit_slices
+from dray.api import paths
+from dray.api.gated import GATED
+from dray.api.kinds import kind_of_type
+from dray.api.resource import ResourceClaim, ResourceSlice
+from dray.errors import AllocationFault
+from dray.gates import GATES, GateSet
+from tests.brute.drawing import draw
+from tests.brute.laws import results_of
+from tests.brute.outcome import world
+from tests.property.strategies.api import gate_sets, objects, without
+from tests.property.strategies.problems import problems
+
+SLICES, CLAIMS = kind_of_type(ResourceSlice), kind_of_type(ResourceClaim)
+OPEN = GateSet(frozenset(GATES))
+
+
+def gated(gate, kind):
+    """The fields of a gate that the allocator reads in a kind of object."""
+    fields = GATED.get(gate, {}).get(kind.qualified_name, ())
+    return [field for field in fields if field.startswith("spec.")]
+
+
+def uses(obj, gate, kind):
+    return any(paths.found(obj, field) for field in gated(gate, kind))
+
+
+def at_the_door(claims, gates):
+    """What is let in, and what was said instead."""
+    try:
+        return admit_claims(claims, gates), ""
+    except AllocationFault as fault:
+        return [], str(fault)
+
+
+@pytest.mark.parametrize("gate", GATES)
+@given(data=st.data())
+def test_slices_behind_a_closed_gate_are_as_if_never_written(gate, data):
+    published = data.draw(objects(SLICES))
+    gates = without(gate)
+    (admitted,) = admit_slices([published], gates)
+    closed = [name for name in GATES if not gates.enabled(name)]
+    assert not any(uses(admitted, name, SLICES) for name in closed)
+    assert admit_slices([admitted], OPEN) == [admitted]
+    assert admit_slices([admitted], gates) == [admitted]
+    if not any(uses(published, name, SLICES) for name in closed):
+        assert admitted == published
+
+
+@pytest.mark.parametrize("gate", GATES)
+@given(data=st.data())
+def test_claims_behind_a_closed_gate_are_refused_or_as_if_never_written(gate, data):
+    asked = data.draw(objects(CLAIMS))
+    gates = without(gate)
+    closed = [name for name in GATES if not gates.enabled(name)]
+    used = [name for name in closed if uses(asked, name, CLAIMS)]
+    admitted, fault = at_the_door([asked], gates)
+    if fault:
+        assert any(name in fault for name in used)
+        return
+    assert not any(uses(admitted[0], name, CLAIMS) for name in closed)
+    assert admit_claims(admitted, OPEN) == admitted
+    if not used:
+        assert admitted[0] is asked
+
+
+@given(problem=problems, gates=gate_sets())
+def test_no_choice_of_gates_breaks_the_allocator(problem, gates):
+    """Any problem under any gates has an answer or a fault that names a gate, and the same one each time."""
+    claims, fault = at_the_door(problem.claims, gates)
+    if fault:
+        assert any(name in fault for name in GATES if not gates.enabled(name))
+        return
+    slices = admit_slices(problem.slices, gates)
+    admitted = world(slices, *claims, held=problem.held, classes=problem.classes, nodes=problem.nodes)
+    assert results_of(admitted) == results_of(admitted)
+
+
+def test_some_gate_changes_some_answer():
+    """The law is not empty: under closed gates problems are answered differently."""
+    changed: set[str] = set()
+    for number in range(300):
+        problem = draw(Random(f"gates/{number}"))
+        for gate in set(GATES) - changed:
+            gates = without(gate)
+            slices = admit_slices(problem.slices, gates)
+            claims, fault = at_the_door(problem.claims, gates)
+            admitted = world(slices, *claims, held=problem.held, classes=problem.classes, nodes=problem.nodes)
+            if fault or results_of(admitted) != results_of(problem):
+                changed.add(gate)
+    assert changed >= {
+        "DRAPrioritizedList",
+        "DRAConsumableCapacity",
+        "DRAListTypeAttributes",
+        "DRAResourceSlicePriority",
+        "DRAPartitionableDevices",
+        "DRAAdminAccess",
+        "DRADeviceTaints",
+        "DRADeviceBindingConditions",
+    }
