@@ -15,7 +15,7 @@ Kubernetes looks at neither part.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, wraps
 from typing import TypeAlias
@@ -117,6 +117,19 @@ def dns_label(name: str) -> Faults:
         text = "must not contain dots" if _SUBDOMAIN.fits(name) else _LABEL.text
         faults += (NameFault(text, name),)
     return faults
+
+
+_LABELS = re.compile(rf"(?:{_LABEL_PATTERN}\n)*", re.ASCII)
+
+
+def are_dns_labels(names: Sequence[str]) -> bool:
+    """Whether all names are DNS labels: one question for many of them."""
+    lines = "".join([f"{name}\n" for name in names])
+    return (
+        lines.count("\n") == len(names)
+        and _LABELS.fullmatch(lines) is not None
+        and max(map(len, names), default=0) <= MAX_LABEL
+    )
 
 
 @_remembered

@@ -13,6 +13,7 @@ puts good judgement. ASCII only.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import NoReturn, TypeAlias
 
@@ -109,6 +110,19 @@ class Version:
 
     def __reduce__(self) -> tuple[type[Version], tuple[str]]:
         return Version, (self.text,)
+
+
+_PLAIN_NUMBER = "(?:0|[1-9][0-9]{0,18})"
+_PLAIN = re.compile(rf"(?:{_PLAIN_NUMBER}\.{_PLAIN_NUMBER}\.{_PLAIN_NUMBER}\n)*")
+
+
+def are_plain_versions(texts: Sequence[str]) -> bool:
+    """Whether all texts are versions of nothing but three numbers: one question for many of them.
+
+    A no says little: a version with a prerelease is a version, too.
+    """
+    lines = "".join([f"{text}\n" for text in texts])
+    return lines.count("\n") == len(texts) and _PLAIN.fullmatch(lines) is not None
 
 
 def _pieces(text: str) -> tuple[str, str | None, str | None]:

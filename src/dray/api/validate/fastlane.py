@@ -1,21 +1,20 @@
 """The fast lane for slices: whole lists of devices found sound in a few passes.
 
-Theory of operation: a slice holds a thousand attributes, and almost all of them were seen before. So the lane
-gathers the names and values of all devices first, and asks once for each distinct one whether it is sound,
-with a memory of those that were (`proven`). The common answer is one call into C per kind of value, instead
-of a walk with a path to everything.
+Theory of operation: a slice holds a thousand attributes, and to walk to each of them with a path takes much
+longer than to read them did. So the lane lays the values of all devices side by side and asks each question
+of a whole column, in calls that stay in C: how many members are set, how long is the longest text, which is
+the smallest amount. Most attributes were seen before: those are remembered (`proven`) and not asked again.
 
 The lane only ever says yes. On anything it does not like it says no, and the careful way in `device` finds
-out what is wrong, if anything is.
-
-Rules for this file: no rule of its own. What is asked of a single value is asked of the rules in `device` and
-`capacity`, and those look at nothing but the value.
+out what is wrong, if anything is. What is rare (lists, versions with words in them, policies) is asked one
+by one, with the rules of `device` and `capacity`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import chain
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain, repeat
+from operator import attrgetter, itemgetter
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from msgspec.structs import astuple
@@ -26,17 +25,19 @@ from dray.api.validate import limits
 from dray.api.validate.capacity import capacity
 from dray.api.validate.device import is_scalar, is_sound_attribute, value_count
 from dray.api.validate.proven import Proven
-from dray.values.names import attribute_name, dns_label
+from dray.api.validate.rules import size
+from dray.values.names import are_dns_labels, attribute_name
+from dray.values.semver import are_plain_versions
 
-DEVICE_NAMES: Final = Proven[str]()
 KEYS: Final = Proven[str]()
-SCALARS: Final = Proven[DeviceAttribute]()
+SCALARS: Final = Proven[DeviceAttribute](32768)
 LISTS: Final = Proven[DeviceAttribute]()
-DEDICATED: Final = Proven[DeviceCapacity]()
 SHARED: Final = Proven[DeviceCapacity]()
 
 _EXTRA_LISTS: Final = ("taints", "consumes_counters", "binding_conditions", "binding_failure_conditions")
 _EXTRA_FIELDS: Final = ("node_name", "node_selector", "all_nodes")
+_MEMBERS: Final = DeviceAttribute.__struct_fields__
+_SCALAR_MEMBERS: Final = ("int_value", "bool_value", "string_value", "version_value")
 
 Columns: TypeAlias = Mapping[str, Sequence[Any]]
 """Fields of all devices side by side: the field's name, and its value in each device."""
@@ -73,47 +74,58 @@ def _sound(columns: Columns) -> bool:
     return (
         most <= limits.ATTRIBUTES_AND_CAPACITIES_PER_DEVICE
         and len(set(names)) == len(names)
-        and DEVICE_NAMES.covers(names, _is_device_name)
+        and are_dns_labels(names)
         and KEYS.covers(set[str]().union(*attributes, *capacities), _is_key)
         and _sound_attributes(attributes)
         and _sound_capacities(capacities, columns["allow_multiple_allocations"])
     )
 
 
+# --- attributes ---
+
+
 def _sound_attributes(attributes: Sequence[dict[str, DeviceAttribute]]) -> bool:
     fresh = SCALARS.unknown(_Values(attributes))
     if not fresh:
         return True
-    lists = {item for item in fresh if not is_scalar(item)}
-    if not SCALARS.covers(fresh - lists, is_sound_attribute) or not LISTS.covers(lists, is_sound_attribute):
+    rows = list(map(astuple, fresh))
+    set_in_each = set(map(tuple.count, rows, repeat(None)))
+    if set_in_each != {len(_MEMBERS) - 1}:
         return False
-    # Lists make devices large: fewer fit into a slice, and their items are counted.
-    return not lists or (
-        len(attributes) <= limits.RICH_DEVICES_PER_SLICE
+    scalars = {
+        name: [value for value in _column(rows, name) if value is not None] for name in _SCALAR_MEMBERS
+    }
+    if not _sound_texts(scalars["string_value"]) or not _sound_versions(scalars["version_value"]):
+        return False
+    if sum(map(len, scalars.values())) == len(rows):
+        SCALARS.add(fresh)
+        return True
+    return _sound_lists({item for item in fresh if not is_scalar(item)}, attributes)
+
+
+def _column(rows: Iterable[tuple[Any, ...]], member: str) -> Iterator[Any]:
+    return map(itemgetter(_MEMBERS.index(member)), rows)
+
+
+def _sound_texts(texts: Sequence[str]) -> bool:
+    # A character of ASCII is one byte, which is what limits count.
+    length: Callable[[str], int] = len if "".join(texts).isascii() else size
+    return max(map(length, texts), default=0) <= limits.ATTRIBUTE_VALUE_BYTES
+
+
+def _sound_versions(texts: Sequence[str]) -> bool:
+    if are_plain_versions(texts):
+        return _sound_texts(texts)
+    return all(is_sound_attribute(DeviceAttribute(version_value=text)) for text in texts)
+
+
+def _sound_lists(fresh: set[DeviceAttribute], attributes: Sequence[dict[str, DeviceAttribute]]) -> bool:
+    """Lists make devices large: fewer fit into a slice, and their items are counted."""
+    return (
+        LISTS.covers(fresh, is_sound_attribute)
+        and len(attributes) <= limits.RICH_DEVICES_PER_SLICE
         and max(map(value_count, attributes)) <= limits.ATTRIBUTE_VALUES_PER_DEVICE
     )
-
-
-def _sound_capacities(capacities: Sequence[dict[str, DeviceCapacity]], shared: Sequence[bool | None]) -> bool:
-    dedicated = capacities
-    if True in shared:
-        pairs = list(zip(capacities, shared, strict=True))
-        dedicated = [of_one for of_one, is_shared in pairs if not is_shared]
-        apart = [of_one for of_one, is_shared in pairs if is_shared]
-        if not SHARED.covers(_amounts(apart), _is_sound_share):
-            return False
-    return DEDICATED.covers(_amounts(dedicated), _is_sound_capacity)
-
-
-def _amounts(maps: Iterable[dict[str, DeviceCapacity]]) -> Collection[DeviceCapacity]:
-    """The capacities, without most of those that are the same.
-
-    The decoder gives equal quantities as one object, so the first selection needs no comparing where there
-    is nothing but a quantity: to hash one is slow beside it.
-    """
-    return {
-        item if item.request_policy else id(item.value): item for of_one in maps for item in of_one.values()
-    }.values()
 
 
 class _Values:
@@ -126,19 +138,33 @@ class _Values:
         return chain.from_iterable(map(dict.values, self._maps))
 
 
+# --- capacities ---
+
+_nanos: Final = attrgetter("nanos")
+
+
+def _sound_capacities(capacities: Sequence[dict[str, DeviceCapacity]], shared: Sequence[bool | None]) -> bool:
+    items = list(_Values(capacities))
+    plain = [item.value for item in items if item.request_policy is None]
+    if type(None) in map(type, plain) or min(map(_nanos, plain), default=0) < 0:
+        return False
+    return len(plain) == len(items) or _sound_policies(capacities, shared)
+
+
+def _sound_policies(capacities: Sequence[dict[str, DeviceCapacity]], shared: Sequence[bool | None]) -> bool:
+    """Only devices that are shared may say how a capacity is divided."""
+    pairs = zip(capacities, shared, strict=True)
+    divided = [(item, flag) for of_one, flag in pairs for item in of_one.values() if item.request_policy]
+    return all(flag is True for _, flag in divided) and SHARED.covers(
+        {item for item, _ in divided}, _is_sound_share
+    )
+
+
 # --- what is asked of a single value ---
-
-
-def _is_device_name(name: str) -> bool:
-    return not dns_label(name)
 
 
 def _is_key(name: str) -> bool:
     return not attribute_name(name)
-
-
-def _is_sound_capacity(item: DeviceCapacity) -> bool:
-    return not any(capacity(item, ROOT, shared=False))
 
 
 def _is_sound_share(item: DeviceCapacity) -> bool:

@@ -11,7 +11,7 @@ from dray.api.validate.device import device as careful
 from dray.api.validate.proven import Proven
 from tests.unit.api.validate.building import device, slice_of
 
-names = st.sampled_from(["a", "b", "gpu-0", "", "A", "x" * 64])
+names = st.sampled_from(["a", "b", "gpu-0", "", "A", "x" * 63, "x" * 64, "a\nb", "a\n", "é", "-a"])
 keys = st.sampled_from(["foo", "bar", "example.com/foo", "a/b/c", "-", "x" * 33])
 scalars = st.sampled_from(
     [
@@ -21,6 +21,16 @@ scalars = st.sampled_from(
         {"string": "x" * 65},
         {"version": "1.2.3"},
         {"version": "1"},
+        {"string": ""},
+        {"string": "é" * 32},
+        {"string": "é" * 33},
+        {"version": ""},
+        {"version": "1.2.3\n"},
+        {"version": "1.2.3-rc.1+b"},
+        {"version": "1.2.3-" + "x" * 60},
+        {"version": "01.2.3"},
+        {"version": "1.2." + "9" * 19},
+        {"version": "1.2." + "9" * 20},
         {},
         {"int": 1, "bool": True},
     ]
