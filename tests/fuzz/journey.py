@@ -8,9 +8,10 @@ what the codec refuses, lint must have words for.
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from random import Random
 from typing import Any
+
+from msgspec.structs import replace
 
 from dray.api import codec, versions
 from dray.api.defaults import with_defaults

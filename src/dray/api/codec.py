@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from decimal import Decimal
 from functools import lru_cache
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -23,14 +23,13 @@ import msgspec
 from dray.api import versions
 from dray.api.fields import FieldError
 from dray.api.jsontext import ENCODER, not_json, read_json, write_json
-from dray.api.kinds import Kind, kind_of, kind_of_type
+from dray.api.kinds import KINDS, Kind, kind_of, kind_of_type
 from dray.api.shape import UnknownField, examine, json_name
 from dray.errors import DecodeError
 from dray.values.quantity import Quantity, QuantityError
 
 
-@dataclass(frozen=True, slots=True)
-class Decoded:
+class Decoded(msgspec.Struct, frozen=True):
     """An object as it came in: what it is, and what was not understood.
 
     `document` is set for open kinds, whose unknown fields must survive; closed kinds are whole in `object`.
@@ -69,22 +68,23 @@ def _decoder(shape: type) -> msgspec.json.Decoder[Any]:
 
 
 _OPENING = re.compile(
-    rb'\{\s*"(apiVersion|kind)"\s*:\s*"([^"\\]*)"\s*,\s*"(?!\1)(?:apiVersion|kind)"\s*:\s*"([^"\\]*)"'
+    rb'\s*\{\s*"(apiVersion|kind)"\s*:\s*"([^"\\]*)"\s*,\s*"(?!\1)(?:apiVersion|kind)"\s*:\s*"([^"\\]*)"'
+)
+_BY_OPENING: Mapping[tuple[bytes, bytes], tuple[Kind, str]] = MappingProxyType(
+    {
+        pair: (kind, version)
+        for kind in KINDS
+        for version in kind.versions
+        for name, api_version in [(kind.name.encode(), kind.api_version(version).encode())]
+        for pair in ((name, api_version), (api_version, name))
+    }
 )
 
 
-@lru_cache(maxsize=256)
-def _opening(start: bytes) -> tuple[Kind, str] | None:
+def _opening(data: bytes) -> tuple[Kind, str] | None:
     """What an object most likely is, by its first two fields: writers put kind and version there."""
-    found = _OPENING.match(start)
-    if found is None:
-        return None
-    first, second = found[2].decode(errors="replace"), found[3].decode(errors="replace")
-    api_version, name = (first, second) if found[1] == b"apiVersion" else (second, first)
-    try:
-        return kind_of({"apiVersion": api_version, "kind": name})
-    except DecodeError:
-        return None
+    found = _OPENING.match(data)
+    return _BY_OPENING.get(found.group(2, 3)) if found is not None else None  # type: ignore[arg-type]
 
 
 def _envelope(data: bytes) -> tuple[Kind, str]:
@@ -96,7 +96,7 @@ def _envelope(data: bytes) -> tuple[Kind, str]:
 def decode(data: bytes) -> Decoded:
     """Read one object from JSON; raises `DecodeError` with every problem found."""
     try:
-        kind, version = _opening(bytes(data[:256])) or _envelope(data)
+        kind, version = _opening(data) or _envelope(data)
         if version == kind.version and not kind.open:
             obj = _decoder(kind.type).decode(data)
             if obj.kind == kind.name and obj.api_version == kind.internal_api_version:

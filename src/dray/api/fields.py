@@ -14,14 +14,14 @@ from typing import Any
 import msgspec
 
 
-class Path:
-    """A place in an object: `spec.devices[3].attributes[example.com/model]`."""
+class Path(msgspec.Struct, eq=False):
+    """A place in an object: `spec.devices[3].attributes[example.com/model]`.
 
-    __slots__ = ("_parent", "_step")
+    A struct, because those are made four times faster than other objects, and a walk makes many.
+    """
 
-    def __init__(self, step: str = "", parent: Path | None = None) -> None:
-        self._step = step
-        self._parent = parent
+    step: str | int = ""
+    parent: Path | None = None
 
     def field(self, *names: str) -> Path:
         """A named field below this place."""
@@ -32,7 +32,7 @@ class Path:
 
     def index(self, position: int) -> Path:
         """An item of the list at this place."""
-        return Path(f"[{position}]", self)
+        return Path(position, self)
 
     def key(self, key: str) -> Path:
         """An entry of the map at this place."""
@@ -42,8 +42,8 @@ class Path:
         steps: list[str] = []
         path: Path | None = self
         while path is not None:
-            steps.append(path._step)
-            path = path._parent
+            steps.append(path.step if isinstance(path.step, str) else f"[{path.step}]")
+            path = path.parent
         return "".join(reversed(steps)).lstrip(".")
 
     def __repr__(self) -> str:

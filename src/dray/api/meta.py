@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from dray.api.jsontext import not_json, read_json, write_json
+from dray.api.jsontext import MAX_DEPTH, not_json, read_json, write_json
 from dray.errors import DecodeError
 
 Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
@@ -54,9 +54,11 @@ def settle(holder: msgspec.Struct, name: str) -> None:
         value = read_json(text)
     except DecodeError as broken:
         raise ValueError(str(broken)) from None
-    strange = not_json(value)
-    if strange:
-        raise ValueError(str(strange[0]))
+    # What is short and has few brackets can neither be nested deeply nor hold numbers without end.
+    if len(text) > 3000 or text.count(b"[") + text.count(b"{") > MAX_DEPTH:
+        strange = not_json(value)
+        if strange:
+            raise ValueError(str(strange[0]))
     kept = NO_OPAQUE if value is None else msgspec.Raw(write_json(value))
     msgspec.structs.force_setattr(holder, name, kept)
 
