@@ -59,7 +59,7 @@ def cluster_of(paths: Sequence[str], gates: GateSet) -> Cluster:
     for remark in bundle.node_remarks:
         say(remark)
     door = Admission(gates)
-    return Cluster(bundle, door, stock_of(bundle, door, door.judge()))
+    return Cluster(bundle, door, stock_of(bundle, door))
 
 
 def bundle_of(paths: Sequence[str]) -> Bundle:

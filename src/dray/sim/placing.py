@@ -85,9 +85,10 @@ class NotPlaced:
 Outcome = Placed | NotPlaced
 
 
-def stock_of(bundle: Bundle, door: Admission, judge: Judge) -> Stock:
-    """What a bundle's nodes see, with what its claims hold already taken."""
-    return Stock(door.slices(bundle.slices), bundle.classes, Usage.of(bundle.claims), judge)
+def stock_of(bundle: Bundle, door: Admission, judge: Judge | None = None) -> Stock:
+    """What a bundle's nodes see, with what its claims hold already taken; selectors are CEL by default."""
+    slices = door.slices(bundle.slices)
+    return Stock(slices, bundle.classes, Usage.of(bundle.claims), judge or door.judge())
 
 
 def rank(picks: Sequence[Pick]) -> int:
