@@ -145,7 +145,6 @@ def test_P01_a_match_over_two_attributes_that_cannot_be_is_given_up_early():
     assert found.steps < 200
 
 
-@pytest.mark.req("K4816-123")
 @pytest.mark.parametrize("rules", [(), (distinct("gpu.example/kind"),)], ids=["alike", "all different"])
 def test_P02_alternatives_that_exceed_what_a_claim_may_hold_are_left_at_once(rules):
     """Ten requests prefer eight devices and are content with one: with four times eight a claim is full."""
