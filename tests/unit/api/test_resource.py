@@ -24,6 +24,7 @@ from dray.api.resource import (
     ResourcePool,
     ResourceSliceSpec,
 )
+from dray.api.resource.device import SCALARS
 from dray.values.nodeselector import NodeSelector, for_node
 from tests.fieldtree import Field, fields_of
 
@@ -121,12 +122,20 @@ def test_attributes_are_scalars_or_lists_in_two_spellings(name):
         DeviceAttribute(int_value=1, int_values=(1,)),
         DeviceAttribute(int_values=(1,), list_value=ListAttribute(int_values=(1,))),
         DeviceAttribute(list_value=ListAttribute()),
+        DeviceAttribute(int_value=1, list_value=ListAttribute()),
         DeviceAttribute(list_value=ListAttribute(int_values=(1,), string_values=("a",))),
     ],
     ids=repr,
 )
 def test_an_attribute_with_none_or_several_members_holds_nothing(attribute):
     assert attribute.held() is None
+
+
+def test_members_stand_in_the_order_that_reading_them_relies_on():
+    scalars = tuple(f"{name}_value" for name in SCALARS)
+    lists = tuple(f"{name}_values" for name in SCALARS)
+    assert DeviceAttribute.__struct_fields__ == (*scalars, *lists, "list_value")
+    assert ListAttribute.__struct_fields__ == lists
 
 
 def test_an_empty_list_is_held_as_one():
