@@ -59,9 +59,10 @@ class DeviceAttribute(Value, frozen=True, gc=False):
         if members.count(None) != len(members) - 1:
             return None
         # Asked of every attribute of every device: a loop is much faster here than anything prettier.
-        for position, member in enumerate(members):
-            if member is not None:
-                break
+        position = 0
+        while members[position] is None:
+            position += 1
+        member = members[position]
         if position < len(SCALARS):
             return SCALARS[position], (member,)
         if position < 2 * len(SCALARS):
