@@ -17,9 +17,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import lru_cache
+from types import MappingProxyType
 from typing import Any
 
-from msgspec import inspect
+from msgspec import inspect, structs
 
 from dray.api.fields import ROOT, Fault, FieldError, Path
 from dray.api.jsontext import MAX_DEPTH, not_json
@@ -64,17 +65,20 @@ def _type_of(shape: type) -> inspect.Type:
     return inspect.type_info(shape)
 
 
+_FIELDS: dict[type, Mapping[str, inspect.Type]] = {}
+
+
+def _struct_fields(kind: inspect.StructType) -> Mapping[str, inspect.Type]:
+    """Fields by their names on the wire; worked out once for each struct."""
+    if kind.cls not in _FIELDS:
+        _FIELDS[kind.cls] = MappingProxyType({f.encode_name: f.type for f in kind.fields})
+    return _FIELDS[kind.cls]
+
+
 @lru_cache(maxsize=512)
-def _struct_fields(cls: type) -> Mapping[str, inspect.Type]:
-    """Fields by their names on the wire."""
-    info = inspect.type_info(cls)
-    assert isinstance(info, inspect.StructType)
-    return {f.encode_name: f.type for f in info.fields}
-
-
 def field_names(shape: type) -> tuple[str, ...]:
     """The names of a struct's fields on the wire, in order."""
-    return tuple(_struct_fields(shape))
+    return tuple(known.encode_name for known in structs.fields(shape))
 
 
 def _fit(value: Any, kind: inspect.Type, path: Path, findings: Findings, depth: int) -> Any:
@@ -104,7 +108,7 @@ def _fit(value: Any, kind: inspect.Type, path: Path, findings: Findings, depth: 
 def _fit_struct(value: Any, kind: inspect.StructType, path: Path, findings: Findings, depth: int) -> Any:
     if not isinstance(value, dict):
         return _wrong(findings, path, value, "an object")
-    known = _struct_fields(kind.cls)
+    known = _struct_fields(kind)
     fitted: dict[str, Any] = {}
     for name, item in value.items():
         child = path.field(str(name))
