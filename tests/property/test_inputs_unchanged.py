@@ -14,6 +14,13 @@ from dray.api.defaults import with_defaults
 from dray.api.gated import GATED
 from dray.api.jsontext import not_json, write_json
 from dray.api.kinds import KINDS, Kind
+from dray.api.validate import (
+    validate_create,
+    validate_status_update,
+    validate_stored,
+    validate_update,
+    warnings_of,
+)
 from tests.property.strategies.api import CLOSED, documents, objects
 
 fewer = settings(max_examples=25)
@@ -55,12 +62,17 @@ def test_documents_are_left_as_they_were(kind, data):
 @fewer
 @given(data=st.data())
 def test_objects_are_left_as_they_were(kind, data):
-    obj = data.draw(objects(kind))
+    obj, other = data.draw(objects(kind)), data.draw(objects(kind))
     twin, before = copy.deepcopy(obj), write_json(obj)
     with_defaults(obj, now="2026-01-01T00:00:00Z")
     for version in kind.versions:
         codec.encode(obj, version)
         codec.to_document(obj, version)
+    validate_create(obj)
+    validate_stored(obj)
+    validate_update(obj, other)
+    validate_status_update(obj, other)
+    warnings_of(obj)
     for rows in GATED.values():
         for pattern in rows.get(kind.qualified_name, ()):
             paths.cleared(obj, pattern)

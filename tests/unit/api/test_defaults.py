@@ -45,6 +45,7 @@ def test_a_request_asks_for_exactly_one_device(kind):
     assert filled(given) == claim(request("exactly", {"allocationMode": "ExactCount", "count": 1}), kind=kind)
 
 
+@pytest.mark.req("K4816-038")
 @pytest.mark.parametrize("kind", ["ResourceClaim", "ResourceClaimTemplate"])
 def test_an_alternative_asks_for_exactly_one_device(kind):
     given = claim(request("firstAvailable", {}), kind=kind)
