@@ -1,0 +1,18 @@
+"""Share ids are random UUIDs of version 4 in lower case (C-33)."""
+
+from __future__ import annotations
+
+import uuid
+
+import pytest
+
+from dray.sim.identity import new_share_id
+
+
+@pytest.mark.req("K5075-079", "K5075-118")
+def test_share_ids_are_lower_case_uuids_and_differ():
+    made = [new_share_id() for _ in range(200)]
+    assert len(set(made)) == 200
+    for text in made:
+        parsed = uuid.UUID(text)
+        assert (str(parsed), parsed.version, parsed.variant) == (text, 4, uuid.RFC_4122)
