@@ -1,4 +1,8 @@
-"""The laws at full size: `python -m tests.brute --count 100000 --seed 1`; `--only N` shows one problem."""
+"""The laws at full size: `python -m tests.brute --count 100000 --seed 1`.
+
+`--only N` shows one problem of a seed. `--large` draws problems that are too large for the plain search, and
+compares the search with itself without foresight.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +10,10 @@ import argparse
 import sys
 from random import Random
 
-from tests.brute.drawing import draw
-from tests.brute.laws import broken_laws, plain_answer
+from tests.brute.drawing import LARGE, SMALL, draw
+from tests.brute.laws import broken_laws, broken_on_large, plain_answer
 from tests.brute.plain import TooLarge
+from tests.brute.problem import Problem
 
 SHOWN = 10
 """Failures that are told in full."""
@@ -16,17 +21,20 @@ SHOWN = 10
 
 def main() -> int:
     """Run; the exit code is 1 when a law was broken."""
-    parser = argparse.ArgumentParser(prog="python -m tests.brute", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.brute", description="The laws of the allocator at full size."
+    )
     parser.add_argument("--count", type=int, default=100_000, help="how many problems (default: %(default)s)")
     parser.add_argument("--seed", default="1", help="where chance starts (default: %(default)s)")
     parser.add_argument("--only", type=int, help="show this problem of the seed and what is wrong with it")
+    parser.add_argument("--large", action="store_true", help="problems of twice the size")
     chosen = parser.parse_args()
     if chosen.only is not None:
-        return _show(chosen.seed, chosen.only)
+        return _show(chosen.seed, chosen.only, chosen.large)
     outcomes: dict[str, int] = {}
     failed = 0
     for number in range(chosen.count):
-        outcome, complaints = _run(chosen.seed, number)
+        outcome, complaints = _run(chosen.seed, number, chosen.large)
         outcomes[outcome] = outcomes.get(outcome, 0) + 1
         failed += bool(complaints)
         if complaints and failed <= SHOWN:
@@ -39,8 +47,14 @@ def main() -> int:
     return 1 if failed else 0
 
 
-def _run(seed: str, number: int) -> tuple[str, list[str]]:
-    problem = draw(Random(f"{seed}/{number}"))
+def _drawn(seed: str, number: int, large: bool) -> Problem:
+    return draw(Random(f"{seed}/{number}"), LARGE if large else SMALL)
+
+
+def _run(seed: str, number: int, large: bool) -> tuple[str, list[str]]:
+    problem = _drawn(seed, number, large)
+    if large:
+        return broken_on_large(problem)
     try:
         expected = plain_answer(problem)
         return expected[0], broken_laws(problem, expected)
@@ -48,11 +62,11 @@ def _run(seed: str, number: int) -> tuple[str, list[str]]:
         return "too large for the plain search", []
 
 
-def _show(seed: str, number: int) -> int:
-    problem = draw(Random(f"{seed}/{number}"))
+def _show(seed: str, number: int, large: bool) -> int:
+    problem = _drawn(seed, number, large)
     print(problem.text())
-    print(f"at most {problem.limit} devices per claim; the plain search says {plain_answer(problem)}")
-    complaints = broken_laws(problem)
+    outcome, complaints = _run(seed, number, large)
+    print(f"at most {problem.limit} devices per claim; outcome: {outcome}")
     print(*complaints or ["every law holds"], sep="\n")
     return 1 if complaints else 0
 

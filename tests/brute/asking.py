@@ -21,7 +21,6 @@ from tests.brute import making as make
 if TYPE_CHECKING:
     from tests.brute.drawing import Chance
 
-MOST_REQUESTS = 4
 WORDS = (
     "any",
     "shared",
@@ -54,9 +53,9 @@ def claim_config(text: str, *requests: str) -> DeviceClaimConfiguration:
 
 
 def ask_for(chance: Chance) -> tuple[ResourceClaim, ...]:
-    """One to three claims with at most four requests together."""
+    """One to three claims; how many requests they have together is a matter of size."""
     claims = []
-    left = MOST_REQUESTS
+    left = chance.size.requests
     for c in range(chance.one([1, 1, 1, 2] if chance.is_tight else [1, 1, 1, 2, 2, 3])):
         if not left:
             break

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from random import Random
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from dray.api.resource import CounterSet, Device, DeviceTaint, ResourceClaim, ResourceSlice
 from tests.brute import making as make
@@ -43,16 +43,30 @@ TIGHT = {"counters": 0.5, "attributes": 0.7, "alternatives": 0.4, "all": 0.25, "
 
 DRIVERS = ("gpu.example", "nic.example")
 ZONES = {"n1": {"zone": "z1", "rack": "r1"}, "n2": {"zone": "z2", "rack": "r1"}}
-MOST_DEVICES = 6
 ODDITIES = ("old", "old", "new", "disagrees", "twice", "unequal", "short")
 """What can be odd about a pool."""
+
+
+class Size(NamedTuple):
+    """The most a problem may have."""
+
+    devices: int
+    requests: int
+
+
+SMALL = Size(devices=6, requests=4)
+"""Small enough for the plain search."""
+
+LARGE = Size(devices=12, requests=7)
+"""Large enough for walks that go far astray."""
 
 
 class Chance:
     """A source of chance with a few words of its own, and the features of one problem."""
 
-    def __init__(self, source: Random) -> None:
+    def __init__(self, source: Random, size: Size) -> None:
         self.source = source
+        self.size = size
         self.is_tight = self.happens(0.35)
         odds = TIGHT if self.is_tight else FEATURES
         self.features = {name for name, often in odds.items() if self.happens(often)}
@@ -70,9 +84,9 @@ class Chance:
         return feature in self.features and self.happens(odds)
 
 
-def draw(source: Random) -> Problem:
+def draw(source: Random, size: Size = SMALL) -> Problem:
     """One problem."""
-    chance = Chance(source)
+    chance = Chance(source, size)
     slices = _Shelves(chance).filled()
     nodes = [make.node("n1", **ZONES["n1"])]
     if chance.uses("two_nodes"):
@@ -102,7 +116,7 @@ class _Shelves:
 
     def __init__(self, chance: Chance) -> None:
         self._chance = chance
-        self._left = MOST_DEVICES
+        self._left = chance.size.devices
 
     def filled(self) -> list[ResourceSlice]:
         chance = self._chance
@@ -200,7 +214,7 @@ class _Shelves:
         page = []
         for i in range(min(chance.one([1, 2, 3, 3]), self._left)):
             self._left -= 1
-            page.append(self._device(f"d{MOST_DEVICES - self._left}", counters))
+            page.append(self._device(f"d{chance.size.devices - self._left}", counters))
             if i and chance.happens(0.4):
                 # Interchangeable devices: the same again under another name.
                 page[-1] = {**page[-2], "name": page[-1]["name"]}

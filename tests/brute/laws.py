@@ -20,7 +20,7 @@ import dray.allocator.search as searching
 import dray.allocator.verify.claims as refereeing
 import dray.allocator.wants as wanting
 from dray.allocator.allocate import Allocated, allocate, survey
-from dray.allocator.beats import Beat, Exhausted, Faulted, Solved
+from dray.allocator.beats import Beat, Exhausted, Faulted, GaveUp, Solved
 from dray.allocator.board import Board
 from dray.allocator.search import search
 from dray.allocator.stock import Stock, View
@@ -280,6 +280,27 @@ LAWS: dict[str, Law] = {
     )
 }
 """Every law by name."""
+
+
+WALK = 20_000
+"""Steps of a search without foresight before it counts as too long."""
+
+
+def broken_on_large(problem: Problem) -> tuple[str, list[str]]:
+    """How a large problem ends, and what is wrong with that.
+
+    Here the search without foresight stands in for the plain one, with which it agrees on small problems.
+    """
+    with limited(problem.limit):
+        bench = Bench(problem, ("too long without foresight",))
+        if bench.ask is None:
+            return "claim fault", []
+        *_, plain = search(bench.ask, bench.view.shape, WALK, foresight=False)
+        laws = [satisfies_the_referee, restores_the_board]
+        if not isinstance(plain, GaveUp):
+            bench.expected = answer_of(bench.view, plain)
+            laws.append(agrees)
+        return bench.expected[0], [f"{law.__name__}: {text}" for law in laws for text in _asked(law, bench)]
 
 
 def broken_laws(

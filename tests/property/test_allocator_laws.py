@@ -10,8 +10,8 @@ from random import Random
 import pytest
 from hypothesis import assume, given, settings
 
-from tests.brute.drawing import draw
-from tests.brute.laws import LAWS, Bench, broken_laws, limited, plain_answer
+from tests.brute.drawing import LARGE, draw
+from tests.brute.laws import LAWS, Bench, broken_laws, broken_on_large, limited, plain_answer
 from tests.brute.plain import TooLarge
 from tests.property.strategies.problems import problems
 
@@ -33,6 +33,12 @@ def test_no_problem_breaks_a_law(chunk):
         answered += 1
         assert not complaints, f"--seed {SEED} --only {number}:\n" + "\n".join(complaints)
     assert answered > CHUNK * 0.9
+
+
+def test_foresight_changes_nothing_on_larger_problems_either():
+    for number in range(400):
+        outcome, complaints = broken_on_large(draw(Random(f"{SEED}/{number}"), LARGE))
+        assert not complaints, f"--large --seed {SEED} --only {number}: {outcome}\n" + "\n".join(complaints)
 
 
 @pytest.mark.parametrize("law", LAWS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from dray.allocator import options
 from dray.allocator.allocate import Allocated, allocate
 from dray.allocator.beats import Solved
 from dray.allocator.options import options_of
@@ -101,3 +102,12 @@ def test_the_first_candidate_does_not_depend_on_what_was_judged_before(shape, ju
 def test_wants_that_ask_the_same_share_their_options(shape):
     assert options_of(shape, want("any")) is options_of(shape, want("any"))
     assert options_of(shape, want("any")) is not options_of(shape, want("single"))
+
+
+def test_a_shape_that_lives_long_does_not_remember_every_want(shape, monkeypatch):
+    monkeypatch.setattr(options, "MANY_WANTS", 2)
+    kept = options_of(shape, want("single"))
+    for expression in ("any", "attr?:numa=0", "attr?:numa=1", "shared"):
+        options_of(shape, want(expression))
+        assert len(shape.memo) <= 2
+    assert options_of(shape, want("single")).complete() == kept.complete() == 0b1011

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+import dray.allocator.stock as stocking
 from dray.allocator.stock import Stock
 from dray.allocator.usage import Usage
 from tests.brute.making import (
@@ -180,3 +181,14 @@ def test_what_is_left_of_shares():
     )
     assert {name: left // 10**9 for name, left in shape.left[0].items()} == {"mem": 3, "bw": 2}
     assert (shape.taken, shape.shared, shape.shareable) == (0, 1, 1)
+
+
+def test_a_stock_that_lives_long_does_not_remember_everything(monkeypatch):
+    monkeypatch.setattr(stocking, "MANY_SHAPES", 3)
+    there = stock(local(devices(*"abcdefgh"), 1))
+    seen = []
+    for name in "abcdefgh":
+        there = there.with_usage(there.usage.taking([holding(result(name, pool="p1"), name=name)]))
+        seen.append(there.seen_from(node("n1")).shape.taken)
+        assert len(there._prepared._shapes) <= 3
+    assert seen == [2**i - 1 for i in range(1, 9)]
