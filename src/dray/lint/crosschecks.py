@@ -18,6 +18,7 @@ from dray.lint.facts import ClassUse, Entry, Facts
 from dray.lint.findings import Charge, Complaint
 from dray.lint.nearest import did_you_mean
 from dray.lint.rules import Severity
+from dray.lint.selectorchecks import Given, check_selectors
 
 _DEVICES, _CLASSIC = "resource.k8s.io", "cdi.k8s.io"
 _Name = tuple[str, str]
@@ -32,6 +33,7 @@ class _Index:
     objects: dict[_Key, dict[_Name, list[Facts]]] = field(default_factory=lambda: defaultdict(dict))
     pods: list[Facts] = field(default_factory=list)
     asking: list[Facts] = field(default_factory=list)
+    selecting: list[Facts] = field(default_factory=list)
     pools: dict[_Name, list[Facts]] = field(default_factory=lambda: defaultdict(list))
     complete: bool = False
 
@@ -54,6 +56,8 @@ def crosscheck(facts: Iterable[Facts], *, complete: bool = False) -> list[Charge
             index.pods.append(fact)
         if fact.device_classes or fact.classic_classes:
             index.asking.append(fact)
+        if any(ask.selectors for ask in fact.asks):
+            index.selecting.append(fact)
         if fact.page is not None:
             index.pools[fact.page.driver, fact.page.pool].append(fact)
     return [charge for check in CHECKS for charge in check(index)]
@@ -287,6 +291,14 @@ def _attribute_types(index: _Index) -> Iterator[Charge]:
                 yield Charge(fact.where, complaint, (other.where, other_path))
 
 
+def _selectors(index: _Index) -> Iterator[Charge]:
+    slices = [fact for facts in index.pools.values() for fact in _newest(facts)]
+    pages = [fact.page for fact in slices if fact.page is not None]
+    # Of two classes with one name, the last one applied stays.
+    classes = {name: facts[-1] for (_, name), facts in index.named(_DEVICES, "DeviceClass").items()}
+    yield from check_selectors(Given(pages, classes, index.selecting, index.complete))
+
+
 CHECKS: tuple[Callable[[_Index], Iterator[Charge]], ...] = (
     _same_names,
     _both_groups,
@@ -294,5 +306,6 @@ CHECKS: tuple[Callable[[_Index], Iterator[Charge]], ...] = (
     _claims,
     _pools,
     _attribute_types,
+    _selectors,
 )
 """Every check across objects, in the order of their findings."""

@@ -172,6 +172,42 @@ _SELECTORS = (
         "evaluating the selector fails on some devices, and claims that meet them there are not allocated",
         'expression: device.attributes["gpu.example.com"].memory / 0 > 1',
     ),
+    Rule(
+        "selector-unguarded",
+        _W,
+        "the selector reads an attribute or capacity that some devices lack, and fails on them",
+        'expression: device.attributes["gpu.example.com"].model == "a100"  # and a network card is published',
+    ),
+    Rule(
+        "selector-never-true",
+        _W,
+        "no device of the given slices matches; for a driver without slices here it is only a note",
+        'expression: device.attributes["gpu.example.com"].model == "a1OO"  # devices publish `a100`',
+    ),
+    Rule(
+        "selector-always-true",
+        _N,
+        "every device that is left matches, so that the selector keeps none out",
+        'expression: device.driver == "gpu.example.com"  # and the class says so already',
+    ),
+    Rule(
+        "selector-wrong-type",
+        _W,
+        "an attribute is used as another type than devices publish; an error when it fails on all of them",
+        'expression: device.attributes["gpu.example.com"].index == "0"  # devices publish `int: 0`',
+    ),
+    Rule(
+        "unknown-attribute",
+        _W,
+        "a selector names an attribute or capacity that no device publishes",
+        'expression: device.attributes["gpu.example.com"].modle == "a100"',
+    ),
+    Rule(
+        "selector-not-checked",
+        _N,
+        "there are too many different devices to try a selector on all of them",
+        "a thousand selectors, each about the serial number of a device, and slices with 10,000 devices",
+    ),
 )
 
 _OLD_SHAPES = (

@@ -1,0 +1,66 @@
+"""Devices and catalogues for the tests of selectors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from dray.api.codec import decode_document
+from dray.api.resource import ResourceSlice
+from dray.lint.catalogue import Catalogue, Needs
+from dray.lint.expressions import read
+from dray.lint.facts import Page, details_of
+
+DRIVER = "gpu.example.com"
+GPU = f'device.attributes["{DRIVER}"]'
+
+_HOLDS = {bool: "bool", int: "int", str: "string"}
+
+
+def attribute(value: Any) -> dict[str, Any]:
+    """A value as a device publishes it; a tuple is a list of strings."""
+    return {"list": {"string": list(value)}} if isinstance(value, tuple) else {_HOLDS[type(value)]: value}
+
+
+def published(
+    devices: Mapping[str, Mapping[str, Any]], *, driver: str = DRIVER, pool: str = "a"
+) -> ResourceSlice:
+    """A slice; the attributes of a device by name, and `memory` is its capacity."""
+    document = {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceSlice",
+        "metadata": {"name": pool},
+        "spec": {
+            "driver": driver,
+            "nodeName": "node",
+            "pool": {"name": pool, "generation": 1, "resourceSliceCount": 1},
+            "devices": [
+                {
+                    "name": name,
+                    "attributes": {k: attribute(v) for k, v in held.items() if k != "memory"},
+                    "capacity": {"memory": {"value": held["memory"]}} if "memory" in held else {},
+                }
+                for name, held in devices.items()
+            ],
+        },
+    }
+    decoded = decode_document(document).object
+    assert isinstance(decoded, ResourceSlice)
+    return decoded
+
+
+def page(slice_: ResourceSlice) -> Page:
+    """What lint remembers of a slice."""
+    found = details_of(slice_, str)["page"]
+    assert isinstance(found, Page)
+    return found
+
+
+def needs_of(*expressions: str) -> Needs:
+    """Everything some selectors look at."""
+    return frozenset(need for expression in expressions for need in read(expression).needs)
+
+
+def catalogue(*slices: ResourceSlice, about: tuple[str, ...]) -> Catalogue:
+    """The devices of some slices, as some selectors see them."""
+    return Catalogue([page(one) for one in slices], needs_of(*about))
