@@ -22,6 +22,18 @@ BROKEN = {
         "resourceClaimTemplateName: any-gpu",
     ),
     "same-device-twice.yaml": ("error", "device-twice", "spec.devices[0].name", "`gpu-0`"),
+    "selector-does-not-compile.yaml": (
+        "error",
+        "selector-broken",
+        "spec.devices.requests[0].exactly.selectors[0].cel.expression",
+        "did you mean `attributes`?",
+    ),
+    "selector-without-guard.yaml": (
+        "warning",
+        "selector-unguarded",
+        "spec.devices.requests[0].exactly.selectors[0].cel.expression",
+        'has(device.attributes["gpu.example.com"].partition) && ',
+    ),
     "typo-in-field.yaml": (
         "error",
         "unknown-field",
