@@ -25,6 +25,7 @@ from dray.cel.ast import (
     Node,
     OptionalMap,
     Select,
+    children,
     dotted,
 )
 from dray.cel.decls import Functions, Overload
@@ -32,6 +33,7 @@ from dray.cel.source import Issue
 from dray.cel.types import Kind, Type
 from dray.cel.unify import Substitution
 from dray.cel.values import type_name
+from dray.cel.walk import SHALLOW, settle
 
 MAX_WEIGHT: Final = 250
 """Types with more names in them are refused: nobody writes them, and they can grow without bound."""
@@ -96,11 +98,30 @@ class _Checker:
         known = self.types.get(node.id)
         if known is not None:
             return known
+        if node.depth > SHALLOW:
+            settle(node, self.types, self._below, self._visit)
+        return self._visit(node)
+
+    def _visit(self, node: Node) -> Type:
         found = _WAYS[type(node)](self, node)
         if found.weight > MAX_WEIGHT:
             found = self._complain(node, "the type of this expression is too complex")
         self.types[node.id] = found
         return found
+
+    def _below(self, node: Node) -> tuple[Node, ...]:
+        """What can be checked before a node without knowing more; the inside of a macro needs its names."""
+        match node:
+            case Fold():
+                return (node.source,)
+            case OptionalMap():
+                return (node.target,)
+            case Call() if node.target is not None and self._space(node) is not None:
+                return node.args
+            case Select() if node.field in _LAST_WORDS:
+                return ()
+            case _:
+                return children(node)
 
     def _complain(self, node: Node, message: str) -> Type:
         self.issues.append(Issue(node.offset, message))
@@ -162,11 +183,17 @@ class _Checker:
         target = node.target
         if target is None:
             return self._resolved(node, node.function, given, False)
-        space = dotted(target)
-        if space is not None and f"{space}.{node.function}" in self.scope.functions:
-            self.qualified[node.id] = f"{space}.{node.function}"
-            return self._resolved(node, f"{space}.{node.function}", given, False)
+        qualified = self._space(node)
+        if qualified is not None:
+            self.qualified[node.id] = qualified
+            return self._resolved(node, qualified, given, False)
         return self._resolved(node, node.function, (self.type_of(target), *given), True)
+
+    def _space(self, node: Call) -> str | None:
+        """The name of a function with dots, when the target of a call is no value but part of that name."""
+        space = None if node.target is None else dotted(node.target)
+        name = f"{space}.{node.function}"
+        return name if space is not None and name in self.scope.functions else None
 
     def _resolved(self, node: Call, name: str, given: tuple[Type, ...], member: bool) -> Type:
         declared = self.scope.functions.get(name)

@@ -24,6 +24,7 @@ from dray.cel.ast import (
     Node,
     OptionalMap,
     Select,
+    children,
 )
 from dray.cel.checker import Checked
 from dray.cel.costs import IDENT, LIST, MAP
@@ -33,6 +34,7 @@ from dray.cel.rules import RULES_BY_EXTENSION, RULES_BY_ID, RULES_BY_NAME, Estim
 from dray.cel.sizes import UNKNOWN, Size, fixed, plus, times
 from dray.cel.types import Kind, Type
 from dray.cel.values import SIZED
+from dray.cel.walk import SHALLOW, settle
 
 _SCALARS: Final = frozenset({Kind.BOOL, Kind.INT, Kind.UINT, Kind.DOUBLE, Kind.DURATION, Kind.TIMESTAMP})
 _SELECTED: Final = frozenset({Kind.MAP, Kind.STRUCT, Kind.VARIABLE})
@@ -73,9 +75,28 @@ class _Estimator:
 
     def cost(self, node: Node) -> int:
         known = self.costs.get(node.id)
-        if known is None:
-            known = self.costs[node.id] = _WAYS[type(node)](self, node)
-        return known
+        if known is not None:
+            return known
+        if node.depth > SHALLOW:
+            settle(node, self.costs, self._below, self._visit)
+        return self._visit(node)
+
+    def _visit(self, node: Node) -> int:
+        found = self.costs[node.id] = _WAYS[type(node)](self, node)
+        return found
+
+    def _below(self, node: Node) -> tuple[Node, ...]:
+        match node:
+            case Fold():
+                return (node.source,)
+            case OptionalMap():
+                return (node.target,)
+            case Call() if node.id in self.checked.qualified:
+                return node.args
+            case Select() if node.id in self.checked.qualified:
+                return ()
+            case _:
+                return children(node)
 
     def _type(self, node: Node) -> Type:
         return self.checked.types[node.id]

@@ -48,7 +48,12 @@ def plan_fold(planner: Planner, node: Fold) -> Plan:
         assert test is not None
         return Plan(_QUANTIFIERS[node.kind](rounds, test, node.offset))
     assert made is not None
-    return Plan(_BUILDERS[node.kind](_kept(rounds, test, node.offset), made, slots[0]))
+    kept = _kept(rounds, test, node.offset)
+    if node.kind is FoldKind.LIST:
+        return Plan(_list(kept, made))
+    if node.kind is FoldKind.MAP:
+        return Plan(_map(kept, made, slots[0]))
+    return Plan(_entries(kept, made, node.offset))
 
 
 def _rounds(source: Step, slots: list[int], offset: int) -> Rounds:
@@ -148,7 +153,7 @@ def _exists_one(rounds: Rounds, test: Step, offset: int) -> Step:
 # --- builders ---
 
 
-def _list(rounds: Rounds, made: Step, _: int) -> Step:
+def _list(rounds: Rounds, made: Step) -> Step:
     def build(frame: Frame) -> tuple[Value, ...]:
         result: list[Value] = []
         for _ in rounds(frame):
@@ -166,35 +171,30 @@ def _map(rounds: Rounds, made: Step, key_slot: int) -> Step:
         for _ in rounds(frame):
             value = made(frame)
             frame[COST] += _MAP_ROUND
-            _insert(result, frame[key_slot], value)
+            result[key_of(frame[key_slot])] = value
         frame[COST] += IDENT
         return result
 
     return build
 
 
-def _entries(rounds: Rounds, made: Step, _: int) -> Step:
+def _entries(rounds: Rounds, made: Step, offset: int) -> Step:
     def build(frame: Frame) -> dict[Any, Value]:
         result: dict[Any, Value] = {}
         for _ in rounds(frame):
             entries = made(frame)
             frame[COST] += _ENTRIES_ROUND
             if type(entries) not in MAPS:
-                raise no_such_overload("cel.@mapInsert", type_names(result, entries))
+                raise placed(no_such_overload("cel.@mapInsert", type_names(result, entries)), offset)
             within(len(result) + len(entries))
             for key, value in entries.items():
-                _insert(result, key, value, is_key=True)
+                if key in result:
+                    raise placed(CelError(f"insert failed: key {key} already exists"), offset)
+                result[key] = value
         frame[COST] += IDENT
         return result
 
     return build
-
-
-def _insert(result: dict[Any, Value], key: Value, value: Value, *, is_key: bool = False) -> None:
-    place = key if is_key else key_of(key)
-    if place in result:
-        raise CelError(f"insert failed: key {key} already exists")
-    result[place] = value
 
 
 # --- names ---
@@ -257,9 +257,4 @@ _QUANTIFIERS: Final[dict[FoldKind, Callable[[Rounds, Step, int], Step]]] = {
     FoldKind.ALL: _quantifier(False),
     FoldKind.EXISTS: _quantifier(True),
     FoldKind.EXISTS_ONE: _exists_one,
-}
-_BUILDERS: Final[dict[FoldKind, Callable[[Rounds, Step, int], Step]]] = {
-    FoldKind.LIST: _list,
-    FoldKind.MAP: _map,
-    FoldKind.ENTRIES: _entries,
 }

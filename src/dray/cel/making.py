@@ -27,6 +27,7 @@ from dray.cel.values import Value
 
 MAX_DEPTH: Final = 250
 """As in cel-go."""
+_MACRO_DEPTH: Final = 2
 
 
 def too_deep(offset: int) -> NoReturn:
@@ -86,20 +87,22 @@ class Maker:
 
     def fold(self, offset: int, kind: FoldKind, source: Node, names: tuple[str, ...], loop: Loop) -> Fold:
         """A walk over a list or map, without what was written; see `written`."""
-        depth = self._depth(offset, source, loop.init, loop.condition, loop.step, loop.result)
-        return Fold(self._number(), offset, depth, kind, source, names, None, None, loop)
+        return Fold(self._number(), offset, source.depth, kind, source, names, None, None, loop)
 
-    @staticmethod
-    def written(fold: Fold, test: Node | None, made: Node | None) -> Fold:
-        """The fold together with the predicate and the result that were written in the macro."""
-        return Fold(
-            fold.id, fold.offset, fold.depth, fold.kind, fold.source, fold.names, test, made, fold.loop
-        )
+    def written(self, fold: Fold, test: Node | None, made: Node | None) -> Fold:
+        """The fold together with the predicate and the result that were written in the macro.
+
+        What was written counts, not the loop it stands for; but a macro inside another needs more of the
+        stack than other things do.
+        """
+        parts = [part for part in (fold.source, fold.loop.init, test, made) if part is not None]
+        depth = self._depth(fold.offset, *parts) + _MACRO_DEPTH
+        return Fold(fold.id, fold.offset, depth, fold.kind, fold.source, fold.names, test, made, fold.loop)
 
     def optional_map(
         self, target: Node, bound: tuple[str, Node], flat: bool, spelled_out: Node
     ) -> OptionalMap:
         """`target.optMap(name, made)`."""
         offset = spelled_out.offset
-        depth = self._depth(offset, spelled_out)
+        depth = max(self._depth(offset, target), self._depth(offset, bound[1]) + _MACRO_DEPTH)
         return OptionalMap(self._number(), offset, depth, target, *bound, flat, spelled_out)

@@ -49,6 +49,18 @@ def plan_path(planner: Planner, node: Node) -> Plan:
     return Plan(_walk(base, hops), is_path=True)
 
 
+def path_parts(planner: Planner, node: Node) -> tuple[Node, ...]:
+    """What a path is made of: its root, and the indices on the way."""
+    parts: list[Node] = []
+    while is_path(node) and planner.qualified(node) is None:
+        if isinstance(node, Select):
+            node = node.operand
+        elif isinstance(node, Call):
+            parts.append(node.args[1])
+            node = node.args[0]
+    return (*parts, node)
+
+
 def plan_presence(planner: Planner, node: Select) -> Plan:
     """The plan of `has(a.b)`: all of the path but the last field must be there."""
     root, hops = _taken_apart(planner, node.operand)

@@ -10,20 +10,32 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from dray.cel.ast import Call, Fold, Ident, ListLiteral, Literal, MapLiteral, Node, OptionalMap, Select
+from dray.cel.ast import (
+    Call,
+    Fold,
+    FoldKind,
+    Ident,
+    ListLiteral,
+    Literal,
+    MapLiteral,
+    Node,
+    OptionalMap,
+    Select,
+    children,
+)
 from dray.cel.calls import plan_call
 from dray.cel.certainty import Certainty
 from dray.cel.checker import Checked
 from dray.cel.costs import IDENT, LIST, MAP
 from dray.cel.decls import Functions, Overload
-from dray.cel.faults import CelError, RejectedError, Stage, no_such_overload
+from dray.cel.faults import CelError, no_such_overload
 from dray.cel.folds import plan_fold, plan_optional_map
 from dray.cel.frames import COST, FIRST_SLOT, UNSET, Frame, Plan, Step, constant, placed
 from dray.cel.logic import plan_alternative, plan_chain, plan_conditional
-from dray.cel.paths import is_path, plan_path, plan_presence
-from dray.cel.source import Issue
+from dray.cel.paths import is_path, path_parts, plan_path, plan_presence
 from dray.cel.types import Type
 from dray.cel.values import NONE, Optional, TypeName, Value, key_of
+from dray.cel.walk import SHALLOW, settle
 
 _DECIDING: Final[dict[str, Callable[[Any, Call], Plan]]] = {
     "_&&_": plan_chain,
@@ -67,9 +79,32 @@ class _Planner:
 
     def plan(self, node: Node) -> Plan:
         known = self.plans.get(node.id)
-        if known is None:
-            known = self.plans[node.id] = _WAYS[type(node)](self, node)
-        return known
+        if known is not None:
+            return known
+        if node.depth > SHALLOW:
+            settle(node, self.plans, self._below, self._visit)
+        return self._visit(node)
+
+    def _visit(self, node: Node) -> Plan:
+        found = self.plans[node.id] = _WAYS[type(node)](self, node)
+        return found
+
+    def _below(self, node: Node) -> tuple[Node, ...]:
+        match node:
+            case Fold() if node.kind is FoldKind.BIND:
+                return (node.loop.init,)
+            case Fold():
+                return (node.source,)
+            case OptionalMap():
+                return (node.target,)
+            case Call() if node.id in self.checked.qualified:
+                return node.args
+            case Select() if node.id in self.checked.qualified:
+                return ()
+            case Select() | Call() if is_path(node):
+                return path_parts(self, node)
+            case _:
+                return children(node)
 
     def type_of(self, node: Node) -> Type:
         return self.checked.types[node.id]
@@ -148,8 +183,9 @@ class _Planner:
         if all(key.known and value.known and not optional for key, value, optional in pairs):
             try:
                 return constant(build([0, 0]))
-            except CelError as error:
-                raise RejectedError((Issue(node.offset, error.message),), Stage.PLAN) from None
+            except CelError:
+                # Such a map fails when the expression runs, if it is needed at all.
+                return Plan(build)
         return Plan(build)
 
     def _fold(self, node: Fold) -> Plan:

@@ -11,6 +11,7 @@ counted, and beyond the cap it is `ComplexityError`.
 
 from __future__ import annotations
 
+import operator
 from functools import lru_cache
 from typing import Final
 
@@ -82,8 +83,9 @@ class Substitution:
         if not one.params:
             return one
         self._step()
-        params = tuple(self.resolved(param, loose) for param in one.params)
-        return one if params == one.params else Type(one.kind, one.name, params)
+        params = tuple([self.resolved(param, loose) for param in one.params])
+        same = all(map(operator.is_, params, one.params))
+        return one if same else Type(one.kind, one.name, params)
 
     def fits(self, wanted: Type, given: Type) -> bool:
         """Whether `given` may stand where `wanted` is expected."""

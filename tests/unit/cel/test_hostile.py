@@ -1,0 +1,188 @@
+"""Input that means harm: deep, long, growing without bound. Everything gets an answer, and soon."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from dray.cel import CompileFault, Env, EvalFault, FaultKind, Program
+from dray.cel.making import MAX_DEPTH
+
+TOO_DEEP = f"expression recursion limit exceeded: {MAX_DEPTH}"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "(" * 10_000,
+        "(" * 5_000 + "1" + ")" * 5_000,
+        "[" * 10_000,
+        "{1:" * 3_000,
+        "f(" * 5_000,
+        "!(" * 5_000,
+        "1" + "+1" * 5_000,
+        "i" + ".a" * 5_000,
+        "i" + "[0]" * 3_000,
+        "true?1:" * 1_400 + "1",
+        "[1].map(x," * 1_000,
+        "-" * 5_000 + "(" * 5_000,
+    ],
+    ids=lambda text: text[:12],
+)
+def test_nesting_is_refused_and_does_not_exhaust_the_stack(env: Env, text: str):
+    fault = env.compile(text)
+    assert isinstance(fault, CompileFault)
+    assert fault.issues[0].message == TOO_DEEP
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("(" * 240 + "1" + ")" * 240, 1),
+        ("!" * 9_001 + "true", False),
+        ("-" * 9_000 + "(1)", 1),
+        (" && ".join(["true"] * 210), True),
+        (" || ".join(["false"] * 2_000), False),
+        ("1" + " + 1" * 240, 241),
+        ("[" * 200 + "]" * 200 + ".size()", 1),
+        (f'"{"x" * 5_000}".size()', 5_000),
+        (f"[{', '.join(['1'] * 3_000)}].size()", 3_000),
+        (f"{'size([' * 60}{'])' * 60}", 1),
+    ],
+    ids=lambda value: str(value)[:16],
+)
+def test_what_is_long_but_sane_works(env: Env, text: str, value: object):
+    program = env.compile(text)
+    assert isinstance(program, Program), str(program)
+    assert program.evaluate({}) == value
+
+
+def test_depth_needs_no_more_stack_than_the_host_gives(env: Env):
+    """The deepest expression there can be, compiled and evaluated with half of the usual stack."""
+    deep = "[1].map(x, " * 60 + "x" + ")" * 60
+    depth = len(deep) and sys.getrecursionlimit()
+    frame, used = sys._getframe(), 0
+    while frame.f_back is not None:
+        frame, used = frame.f_back, used + 1
+    sys.setrecursionlimit(used + 600)
+    try:
+        program = env.compile(deep)
+        assert isinstance(program, Program)
+        assert not isinstance(program.evaluate({}), EvalFault)
+        assert program.cost > 0
+    finally:
+        sys.setrecursionlimit(depth)
+
+
+def nested(count: int, name: str, start: str, grow: str) -> str:
+    """`cel.bind(a0, start, cel.bind(a1, grow of a0, … a<count>.size() > 0))`"""
+    text = f"{name.format(count)}.size() > 0"
+    for number in range(count, 0, -1):
+        text = f"cel.bind({name.format(number)}, {grow.format(name.format(number - 1))}, {text})"
+    return f"cel.bind({name.format(0)}, {start}, {text})"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        nested(60, "a{}", '"xxxxxxxxxx"', "{0} + {0}"),
+        nested(60, "a{}", "[1]", "{0} + {0}"),
+        nested(60, "a{}", 'b"xx"', "{0} + {0}"),
+        nested(20, "a{}", '"xxxxxxxxxx"', '{0}.replace("", {0})'),
+        nested(30, "a{}", '["xxxxxxxxxx"]', '[{0}.join("yyyyyyyyyyyyyyy"), {0}.join("z")] + {0}'),
+        nested(30, "a{}", "[1, 2]", "{0}.map(x, {0}).flatten()"),
+        "lists.range(9223372036854775807).size() > 0",
+        "lists.range(1000000).map(x, lists.range(1000000)).size() > 0",
+        "lists.range(1000).all(x, lists.range(1000).all(y, lists.range(1000).all(z, x + y + z >= 0)))",
+    ],
+    ids=lambda text: text[:48],
+)
+def test_growth_ends_with_the_budget(env: Env, text: str):
+    program = env.compile(text)
+    assert isinstance(program, Program), str(program)
+    fault = program.evaluate({})
+    assert isinstance(fault, EvalFault)
+    assert fault.kind is FaultKind.BUDGET
+
+
+def test_values_that_share_parts_are_not_unfolded(env: Env):
+    """Forty levels of `[a, a]` are small in memory and enormous when walked over."""
+    text = nested(40, "a{}", "[1]", "[{0}, {0}]").replace("a40.size() > 0", "a40 == a40")
+    program = env.compile(text)
+    assert isinstance(program, Program)
+    fault = program.evaluate({})
+    assert isinstance(fault, EvalFault)
+    assert fault.kind is FaultKind.BUDGET
+
+
+def test_types_that_share_parts_are_refused(env: Env):
+    text = nested(40, "a{}", '{"k": 1}', "{{{0}: {0}}}")
+    assert isinstance(env.compile(text), CompileFault)
+
+
+def test_a_macro_that_mentions_its_target_twice_does_not_double(env: Env):
+    text = "optional.of(1)" + ".optMap(x, x + 1)" * 60 + ".value()"
+    program = env.compile(text)
+    assert isinstance(program, Program), str(program)
+    assert program.cost > 10**18
+    fault = program.evaluate({})
+    assert isinstance(fault, EvalFault)
+    assert fault.kind is FaultKind.BUDGET
+
+
+def test_patterns_take_linear_time(env: Env):
+    program = env.compile('text.matches("^(a|a|a|(a+)+)+$")')
+    assert isinstance(program, Program)
+    assert program.evaluate({"text": "a" * 5_000 + "!"}) is False
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["'''\\" * 2_500, '"' * 10_001, "r'''" * 2_500, "/" * 10_001, "0x" * 5_000, "1e" * 5_000, "\\" * 10_000],
+    ids=repr,
+)
+def test_quotes_and_rubbish_are_read_once(env: Env, text: str):
+    assert isinstance(env.compile(text), CompileFault)
+
+
+def test_numbers_with_many_digits(env: Env):
+    assert isinstance(env.compile("9" * 5_000), CompileFault)
+    program = env.compile(f'int("{"9" * 5_000}" + "") == 0')
+    assert isinstance(program, Program)
+    fault = program.evaluate({})
+    assert isinstance(fault, EvalFault)
+    assert fault.kind is FaultKind.ERROR
+
+
+def test_half_a_surrogate_pair_is_a_character_like_any_other(env: Env):
+    program = env.compile(
+        'text.size() == 1 && bytes(text).size() > 0 && !text.matches("^a$") && text.findAll("b") == []'
+    )
+    assert isinstance(program, Program)
+    assert program.evaluate({"text": "\ud800"}) is True
+    assert isinstance(env.compile("'\ud800' == text"), Program)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "text.__class__ == 1",
+        "text.format.__globals__ == 1",
+        "i.real == 3",
+        'mixed["__class__"] == 1',
+        "words.count(1) == 1",
+        "thing.__dict__ == 1",
+        "has(text.__class__)",
+        "d.numerator == 3",
+    ],
+)
+def test_nothing_of_the_host_can_be_reached(env: Env, text: str, values: dict[str, object]):
+    compiled = env.compile(text)
+    if isinstance(compiled, Program):
+        fault = compiled.evaluate(values)
+        assert isinstance(fault, EvalFault)
+        assert fault.kind is FaultKind.ERROR
+        assert fault.message.startswith("no such key: ")
+    else:
+        assert "internal" not in str(compiled)

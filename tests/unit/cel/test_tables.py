@@ -1,0 +1,65 @@
+"""The language and its libraries as tables: what is true, what fails when it runs, what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from dray.cel import CompileFault, Env, EvalFault, FaultKind, Program
+from tests.unit.cel.conftest import VALUES
+
+HERE = Path(__file__).parent
+HOLDS = yaml.safe_load((HERE / "holds.yaml").read_text("utf-8"))
+FAILS = yaml.safe_load((HERE / "fails.yaml").read_text("utf-8"))
+REFUSED = yaml.safe_load((HERE / "refused.yaml").read_text("utf-8"))
+
+
+@pytest.mark.parametrize("text", [text for group in HOLDS.values() for text in group])
+def test_it_holds(env: Env, text: str):
+    program = env.compile(text)
+    assert isinstance(program, Program), str(program)
+    assert program.evaluate(VALUES) is True
+
+
+@pytest.mark.parametrize(("text", "words"), FAILS)
+def test_it_fails_when_it_runs(env: Env, text: str, words: str):
+    program = env.compile(text)
+    assert isinstance(program, Program), str(program)
+    fault = program.evaluate(VALUES)
+    assert isinstance(fault, EvalFault)
+    assert fault.kind is FaultKind.ERROR
+    assert words in fault.message
+
+
+@pytest.mark.parametrize(("text", "words"), FAILS)
+def test_a_fault_knows_its_place(env: Env, text: str, words: str):
+    program = env.compile(text)
+    assert isinstance(program, Program)
+    fault = program.evaluate(VALUES)
+    assert isinstance(fault, EvalFault)
+    assert fault.place is not None
+    assert fault.place.line == 1
+    assert 1 <= fault.place.column <= len(text)
+
+
+@pytest.mark.parametrize(("text", "place", "words"), REFUSED)
+def test_it_is_refused(env: Env, text: str, place: str, words: str):
+    fault = env.compile(text)
+    assert isinstance(fault, CompileFault)
+    assert words in str(fault)
+    assert f"{fault.place.line}:{fault.place.column}" == place
+
+
+# Where Kubernetes itself charges more than its worst case: formats with long patterns, and fields of `dyn`.
+_DEARER = ("named_formats", "index_and_fields")
+
+
+@pytest.mark.parametrize(
+    "text", [text for name, group in HOLDS.items() if name not in _DEARER for text in group]
+)
+def test_the_worst_case_is_not_exceeded(env: Env, text: str):
+    program = env.compile(text)
+    assert isinstance(program, Program)
+    assert program.measure(VALUES).cost <= program.cost
