@@ -1,5 +1,7 @@
 """All objects together: references that lead nowhere, names taken twice, pools that contradict themselves.
 
+Selectors that do not fit the devices have a room of their own, `selectorchecks`.
+
 Theory of operation: `crosscheck` sees only `Facts`. It sorts them into an index once, and each check of
 `CHECKS` reads the index and yields charges. A reference to an object that is not among the manifests is
 doubtful only when the manifests define objects of that kind at all: a lone claim may well rely on classes of

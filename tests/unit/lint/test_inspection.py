@@ -89,7 +89,11 @@ def test_a_gate_that_is_off_is_named_by_every_finding_it_causes_in_the_examples(
 
 
 plain = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.text(max_size=5)
+    | st.sampled_from(['device.driver == "d"', "device.attributes['d'].a", "device.", "true"]),
     lambda inner: (
         st.lists(inner, max_size=3)
         | st.dictionaries(
@@ -117,6 +121,10 @@ plain = st.recursive(
                     "capacity",
                     "status",
                     "items",
+                    "selectors",
+                    "cel",
+                    "expression",
+                    "deviceClassName",
                 ]
             ),
             inner,

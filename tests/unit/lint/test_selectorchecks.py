@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dray.lint import catalogue, crosscheck, trials
 from dray.lint.facts import Ask, Facts, SelectorUse, details_of
@@ -13,6 +15,7 @@ from dray.lint.guards import guarded, missing
 from dray.lint.trials import tried_on
 from tests.unit.lint import devices
 from tests.unit.lint.devices import DRIVER, GPU, published
+from tests.unit.lint.test_trials import selectors
 
 NIC = "nic.example.com"
 
@@ -168,3 +171,17 @@ def test_only_what_is_written_out_can_be_missing() -> None:
         assert outcome is not None
         reference = missing(expression, *outcome.faults[0])
         assert (reference.name if reference else None) == name
+
+
+@given(selectors, st.sampled_from(["gpu", "gone"]))
+def test_whatever_a_selector_is_findings_point_into_it(expression: str, class_name: str) -> None:
+    nics = slice_facts(published({"eth0": {"a": "x"}}, driver=NIC), 1)
+    asking = facts("ResourceClaim", "c", ask(expression, of=class_name))
+    for charge in crosscheck([CLASS, slice_facts(GPUS), nics, asking]):
+        complaint = charge.complaint
+        assert complaint.path
+        assert complaint.expected
+        if complaint.inside is not None and charge.where is asking.where:
+            text, offset = complaint.inside
+            assert text == expression
+            assert 0 <= offset < len(text)
