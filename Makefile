@@ -85,6 +85,19 @@ coverage: $(READY) ## The tests with branch coverage of src
 fuzz: $(READY) ## Long fuzz run: 200,000 structured and 200,000 raw inputs
 	@$(PY) -m tests.fuzz --structured $(FUZZ_INPUTS) --raw $(FUZZ_INPUTS)
 
+.PHONY: laws
+laws: $(READY) ## Long law run: 100,000 random problems against a plain search
+	@$(PY) -m tests.brute --count 100000
+
+.PHONY: fuzz.cel
+fuzz.cel: $(READY) requirements/oracle.txt ## Long differential fuzz of CEL against cel-expr-python
+	@$(PIP) install --require-hashes -r requirements/oracle.txt
+	@$(PY) -m tests.fuzz_cel --count 20000
+
+.PHONY: faults
+faults: $(READY) ## Long fault runs of the store: kills, torn and flipped files, full disks
+	@$(PY) -m tests.faults.store --full
+
 .PHONY: bench
 bench: $(BENCH_DEPS) ## Measure, also against the Python kubernetes client
 	@$(PY) -m bench
@@ -95,7 +108,7 @@ docs: $(READY) ## Generate docs/reference from the tables
 
 .PHONY: lock
 lock: ## Pin the newest allowed versions with hashes (needs uv on PATH, or UV=...)
-	@cd requirements && for name in run etcd dev bench; do \
+	@cd requirements && for name in run etcd dev bench oracle; do \
 		$(UV) pip compile --quiet --no-config --universal --python-version 3.11 --upgrade --generate-hashes \
 			--no-header --no-emit-index-url --output-file $$name.txt $$name.in >/dev/null || exit 1; \
 	done
