@@ -10,6 +10,7 @@ import pytest
 
 from dray.api import codec
 from dray.api.kinds import kind_named
+from dray.api.meta import ObjectMeta
 from dray.api.resource import DeviceClass, OpaqueDeviceConfiguration, ResourceClaim
 from dray.errors import DecodeError
 from dray.values.quantity import Form
@@ -219,10 +220,48 @@ def test_null_parameters_are_not_given():
     assert codec.decode_document(json.loads(device_class("null"))).object == decoded.object
 
 
-def test_null_stands_for_nothing_in_old_versions_too():
-    with_null = {"devices": {"requests": [{"name": "a", "adminAccess": None, "count": None}]}}
+@pytest.mark.parametrize(
+    "nulls", [{"adminAccess": None}, {"capacity": None}, {"adminAccess": None, "count": None}]
+)
+def test_null_stands_for_nothing_in_old_versions_too(nulls):
+    with_null = {"devices": {"requests": [{"name": "a", **nulls}]}}
     for decoded in on_every_way(claim(with_null, "v1beta1")):
         assert decoded.object.spec.devices.requests[0].exactly is None
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "kind", "version"),
+    [
+        (("resource.k8s.io/v1", "DeviceClass"), '"kind": "ResourceClaim"', "ResourceClaim", "v1"),
+        (
+            ("resource.k8s.io/v1", "ResourceClaim"),
+            '"apiVersion": "resource.k8s.io/v1beta1"',
+            "ResourceClaim",
+            "v1beta1",
+        ),
+        (("resource.k8s.io/v1", "ResourceClaim"), '"apiVersion": "v1", "kind": "Pod"', "Pod", "v1"),
+    ],
+)
+def test_of_what_an_object_says_it_is_the_last_word_counts(first, last, kind, version):
+    api_version, name = first
+    text = f'{{"apiVersion": "{api_version}", "kind": "{name}", "metadata": {{"name": "x"}}, {last}}}'
+    decoded = codec.decode(text.encode())
+    assert (decoded.kind.name, decoded.version) == (kind, version)
+    assert decoded == codec.decode_document(json.loads(text))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"kind": "DeviceClass", "apiVersion": "resource.k8s.io/v1", "metadata": {"name": "x"}}',
+        ' \n{"apiVersion":"resource.k8s.io/v1","kind":"DeviceClass","metadata":{"name":"x"}}',
+        '{"metadata": {"name": "x"}, "apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass"}',
+        '{"\\u0061piVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": "x"}}',
+        '{"apiVersion": "resource.k8s.io\\/v1", "kind": "DeviceClass", "metadata": {"name": "x"}}',
+    ],
+)
+def test_it_does_not_matter_where_an_object_says_what_it_is(text):
+    assert codec.decode(text.encode()).object == DeviceClass(metadata=ObjectMeta(name="x"))
 
 
 def test_an_empty_exact_request_survives_the_old_version():
