@@ -74,7 +74,11 @@ class Foresight:
         self._options = {want: options_of(shape, want) for choice in ask.choices for want in choice.wants}
         for options in self._options.values():
             options.complete()
-        self.usable = not any(options.faulty for options in self._options.values())
+        self.usable = not any(
+            # What somebody has is never reached, unless by who wants all or looks in from outside.
+            options.faulty & (-1 if want.wants_all or want.admin else ~shape.taken)
+            for want, options in self._options.items()
+        )
         self._twins = self._interchangeable(ask)
         self._kinds = set(self._twins)
         self._later = [Demand(choice, choice.wants, shape) for choice in ask.choices]

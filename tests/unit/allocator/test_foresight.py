@@ -20,6 +20,7 @@ from tests.brute.making import (
     distinct,
     draws,
     first_of,
+    holding,
     match,
     partitioned,
     published,
@@ -118,6 +119,17 @@ def test_a_way_through_is_found_behind_many_hopeless_ones():
     assert isinstance(found, Solved)
     assert [pick.candidate for pick in found.picks] == [57, 58, 59, 60]
     assert found.steps < 20
+
+
+@pytest.mark.parametrize("admin", [None, True])
+def test_a_device_nobody_can_judge_does_not_blind_us_when_somebody_has_it(admin):
+    """Whoever may come to the device must not be kept from it: that would hide the fault."""
+    slices = published(device("taken"), *[device(f"d{i}", kind=i % 2) for i in range(7)])
+    asked = [request(f"r{i}", 1, "attr:kind=1") for i in range(6)]
+    last = request("last", 1, "attr:kind=0", admin_access=admin)
+    found = ending(world(slices, claim(*asked, last), held=[holding("taken")]))
+    assert isinstance(found, Exhausted)
+    assert (found.steps < 20) is (admin is None)
 
 
 # --- who is like whom ---
