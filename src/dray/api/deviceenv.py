@@ -105,6 +105,11 @@ def prepare(driver: str, device: Device) -> DeviceBinding:
     return DeviceBinding(driver, device)
 
 
+def compile_stored(expression: str) -> Compiled:
+    """Compile the expression of a selector that may use everything there is, whatever the gates are."""
+    return _compiled(expression, True, True)
+
+
 def compile_selector(expression: str, *, stored: bool, gates: GateSet) -> Compiled:
     """Compile the expression of a selector, new or as it was stored."""
     sharing = stored or gates.enabled("DRAConsumableCapacity")

@@ -13,6 +13,7 @@ from dray.api.deviceenv import (
     Selector,
     SelectorFault,
     compile_selector,
+    compile_stored,
     environment,
     prepare,
 )
@@ -275,3 +276,8 @@ def test_there_are_four_environments_and_no_more():
 
 def test_the_example_is_where_this_test_looks_for_it():
     assert Path(ROOT / "examples" / "seeds").is_dir()
+
+
+def test_what_is_stored_may_use_everything():
+    assert isinstance(compile_stored("device.allowMultipleAllocations && [1].includes(1)"), Selector)
+    assert isinstance(compile_stored("device.nope"), SelectorFault)

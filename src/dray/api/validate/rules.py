@@ -14,6 +14,7 @@ from typing import TypeAlias, TypeVar
 
 import msgspec
 
+from dray.api.deviceenv import SelectorFault, compile_stored
 from dray.api.fields import (
     Fault,
     FieldError,
@@ -150,13 +151,24 @@ def configuration(config: OpaqueDeviceConfiguration | None, path: Path) -> Error
 
 
 def selector(item: DeviceSelector, path: Path) -> Errors:
-    """A criterion: an expression that is there and short enough to be compiled."""
+    """A criterion: an expression that is there, short, compiles, and is cheap whatever a device holds."""
     if item.cel is None:
         yield required(path.field("cel"))
     elif not item.cel.expression:
         yield required(path.field("cel", "expression"))
     elif size(item.cel.expression) > limits.EXPRESSION_BYTES:
         yield too_long(path.field("cel", "expression"), limits.EXPRESSION_BYTES)
+    else:
+        yield from _expression(item.cel.expression, path)
+
+
+def _expression(text: str, path: Path) -> Errors:
+    """What is behind a gate was allowed when the object was written, or refused at the door."""
+    compiled = compile_stored(text)
+    if isinstance(compiled, SelectorFault):
+        yield invalid(path.field("cel", "expression"), text, compiled.detail)
+    elif compiled.is_too_complex:
+        yield forbidden(path.field("cel", "expression"), "too complex, exceeds cost limit")
 
 
 def toleration(item: DeviceToleration, path: Path) -> Errors:

@@ -14,6 +14,18 @@ CASES = {
     "nothing but a name": ({}, []),
     "selector": ({"selectors": [SELECTOR]}, []),
     "selector without a language": ({"selectors": [SELECTOR, {}]}, ["Required spec.selectors[1].cel"]),
+    "expression that does not compile": (
+        {"selectors": [SELECTOR, {"cel": {"expression": "device.nope"}}]},
+        ["Invalid spec.selectors[1].cel.expression"],
+    ),
+    "expression that is no condition": (
+        {"selectors": [{"cel": {"expression": "device.driver"}}]},
+        ["Invalid spec.selectors[0].cel.expression"],
+    ),
+    "expression that may cost too much": (
+        {"selectors": [{"cel": {"expression": "lists.range(1000000).all(x, x >= 0)"}}]},
+        ["Forbidden spec.selectors[0].cel.expression"],
+    ),
     "empty expression": (
         {"selectors": [{"cel": {"expression": ""}}]},
         ["Required spec.selectors[0].cel.expression"],

@@ -238,7 +238,7 @@ TABLE = {
     ),
     "bytes of an expression": (
         10 * 1024,
-        lambda n: created(claim(request(selectors=[{"cel": {"expression": "x" * n}}]))),
+        lambda n: created(claim(request(selectors=[{"cel": {"expression": "true".ljust(n)}}]))),
         f"TooLong {REQUEST}.exactly.selectors[0].cel.expression",
     ),
     "bytes of parameters": (
