@@ -6,40 +6,38 @@ the caller, one call per share.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 from dray.allocator.beats import Pick
 from dray.allocator.stock import View
 from dray.allocator.wants import Ask
 from dray.api.resource import (
     AllocationResult,
-    Device,
     DeviceAllocationConfiguration,
     DeviceAllocationResult,
     DeviceRequestAllocationResult,
 )
 from dray.values.nodeselector import NodeSelector, Unmergeable
-from dray.values.quantity import Form, Quantity
 
 
 def assemble(
     ask: Ask, view: View, picks: Sequence[Pick], *, new_share_id: Callable[[], str]
 ) -> tuple[AllocationResult, ...]:
     """One allocation per claim, in the order of the claims."""
-    of_claim: list[list[Pick]] = [[] for _ in ask.claims]
-    for pick in picks:
-        of_claim[pick.point.choice.claim].append(pick)
     allocations = []
-    for c, own in enumerate(of_claim):
+    for c in range(len(ask.claims)):
+        own = [pick for pick in picks if pick.point.choice.claim == c] if len(ask.claims) > 1 else picks
         results = tuple([_result(view, pick, new_share_id) for pick in own])
-        devices = DeviceAllocationResult(results=results, config=_config(ask, c, own))
+        configured = ask.configured or ask.claims[c].spec.devices.config
+        devices = DeviceAllocationResult(results=results, config=_config(ask, c, own) if configured else ())
         allocations.append(AllocationResult(devices=devices, node_selector=_selector(view, own)))
     return tuple(allocations)
 
 
 def _result(view: View, pick: Pick, new_share_id: Callable[[], str]) -> DeviceRequestAllocationResult:
     shelf, position = view.device(pick.candidate)
-    device = shelf.contents[position].device
+    content = shelf.contents[position]
+    device = content.device
     want = pick.point.want
     return DeviceRequestAllocationResult(
         request=want.name,
@@ -51,17 +49,8 @@ def _result(view: View, pick: Pick, new_share_id: Callable[[], str]) -> DeviceRe
         binding_conditions=device.binding_conditions,
         binding_failure_conditions=device.binding_failure_conditions,
         share_id=new_share_id() if pick.consumed is not None else None,
-        consumed_capacity=_amounts(pick.consumed, device) if pick.consumed else {},
+        consumed_capacity=dict(content.written(want.amounts)) if pick.consumed else {},
     )
-
-
-def _amounts(consumed: Mapping[str, int], device: Device) -> dict[str, Quantity]:
-    """Amounts written the way the device writes its capacity."""
-    amounts = {}
-    for name, nanos in consumed.items():
-        total = device.capacity[name].value
-        amounts[name] = Quantity(nanos, Form.DECIMAL if total is None else total.form)
-    return amounts
 
 
 def _selector(view: View, picks: Sequence[Pick]) -> NodeSelector | None:
@@ -84,8 +73,6 @@ def _selector(view: View, picks: Sequence[Pick]) -> NodeSelector | None:
 def _config(ask: Ask, c: int, picks: Sequence[Pick]) -> tuple[DeviceAllocationConfiguration, ...]:
     """Configuration of the classes, then of the claim; only of what was chosen."""
     claim = ask.claims[c]
-    if not ask.configured and not claim.spec.devices.config:
-        return ()
     chosen = {pick.point.choice.index: pick.point.want for pick in picks}
     wants = [chosen[choice.index] for choice in ask.choices if choice.claim == c and choice.index in chosen]
     requests = len(claim.spec.devices.requests)

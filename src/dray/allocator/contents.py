@@ -16,7 +16,7 @@ from dray.allocator.checks.capacity import Amounts, consumption
 from dray.allocator.reasons import Refusal
 from dray.api.jsontext import write_json
 from dray.api.resource import Device
-from dray.values.quantity import Quantity
+from dray.values.quantity import Form, Quantity
 
 Verdict = bool | str
 """True, false, or why the selector fails on the device."""
@@ -40,6 +40,7 @@ class Content:
         "_judge",
         "_sets",
         "_verdicts",
+        "_written",
         "counter_sets",
         "counters",
         "device",
@@ -65,6 +66,7 @@ class Content:
         self._verdicts: dict[str, Verdict] = {}
         self._sets: dict[str, frozenset[tuple[str, Any]]] = {}
         self._consumed: dict[Amounts, dict[str, int] | Refusal] = {}
+        self._written: dict[Amounts, tuple[tuple[str, Quantity], ...]] = {}
 
     def verdict(self, expression: str) -> Verdict:
         """Whether a selector is true of the device, or why it fails."""
@@ -94,6 +96,22 @@ class Content:
         if found is None:
             found = self._consumed[amounts] = consumption(self.device, amounts)
         return found
+
+    def written(self, amounts: Amounts) -> tuple[tuple[str, Quantity], ...]:
+        """What one share takes, as quantities in the form the device writes its capacity."""
+        found = self._written.get(amounts)
+        if found is None:
+            consumed = self.consumed(amounts)
+            assert not isinstance(consumed, Refusal)
+            found = self._written[amounts] = tuple(
+                (name, Quantity(nanos, _form(self.device.capacity[name].value)))
+                for name, nanos in consumed.items()
+            )
+        return found
+
+
+def _form(amount: Quantity | None) -> Form:
+    return Form.DECIMAL if amount is None else amount.form
 
 
 class Contents:

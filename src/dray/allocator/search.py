@@ -139,7 +139,8 @@ class _Walk:
         if want.wants_all:
             options.complete()
         frame = Frame(choice, alternative, options, mark, before)
-        frame.lacking = self._structural(frame)
+        if want.wants_all or before + frame.count > MAX_RESULTS:
+            frame.lacking = self._structural(frame)
         if frame.lacking is None and self._foresight is not None:
             self._look_ahead(frame)
         return frame
@@ -223,17 +224,18 @@ class _Walk:
         """The next candidate that every check lets pass."""
         if frame.lacking is not None or frame.hopeless:
             return NOTHING
-        if frame.count == 0 and not frame.want.wants_all:
-            return NO_DEVICE_NEEDED if frame.taken == NOTHING else NOTHING
-        if frame.want.wants_all:
+        want, options = frame.want, frame.options
+        if want.wants_all:
             return self._next_of_all(frame)
+        if frame.count == 0:
+            return NO_DEVICE_NEEDED if frame.taken == NOTHING else NOTHING
         blocked = self._blocked(frame) | ~frame.allowed
         while True:
-            candidate = frame.options.first(frame.cursor, blocked)
-            if candidate < 0 or frame.options.faulty >> candidate & 1:
+            candidate = options.first(frame.cursor, blocked)
+            if candidate < 0 or options.faulty >> candidate & 1:
                 return candidate
             frame.cursor = candidate + 1
-            refusal = self._refuse(frame.want, candidate)
+            refusal = self._refuse(want, candidate)
             if refusal is None:
                 return candidate
             frame.refused.append((candidate, refusal))
@@ -305,7 +307,7 @@ class _Walk:
             assert not isinstance(taken, Refusal)
             consumed = taken
             capacity.take(board, candidate, consumed)
-            if not want.admin:
+            if content.counters and not want.admin:
                 board.write(("shared", candidate), True)
         else:
             board.write(USED, board.facts.get(USED, 0) | 1 << candidate)
@@ -314,6 +316,6 @@ class _Walk:
                 board.write(own, board.facts.get(own, 0) | 1 << candidate)
         for rule in want.rules:
             constraints.take(board, rule, content.values(rule.attribute))
-        pick = Pick(frame.point, candidate, consumed)
+        pick = Pick(Point(frame.choice, want, frame.nth), candidate, consumed)
         self._picks.append(pick)
         return pick

@@ -16,7 +16,7 @@ from typing import Any
 
 from dray.allocator.contents import Content, Contents, Judge
 from dray.allocator.pools import CounterId, Page, Shelf, in_order, shelves
-from dray.allocator.usage import PoolId, PoolUsage, Usage
+from dray.allocator.usage import UNTOUCHED, PoolId, PoolUsage, Usage
 from dray.api.core import Node
 from dray.api.resource import DeviceClass, ResourceSlice
 from dray.values.nodeselector import NodeSelector, for_node
@@ -144,7 +144,7 @@ class _Prepared:
         self._shelves: dict[Any, tuple[Shelf, ...]] = {}
         self._keys: dict[Any, int] = {}
         self._seen: dict[str, tuple[Node, tuple[Shelf, ...]]] = {}
-        self._views: dict[str, tuple[View, tuple[PoolUsage, ...]]] = {}
+        self._views: dict[str, tuple[View, tuple[PoolUsage, ...], Usage]] = {}
         self._left: dict[int, tuple[PoolUsage, _Left]] = {}
         self._shapes: dict[Any, Shape] = {}
         contents = Contents(judge)
@@ -155,10 +155,15 @@ class _Prepared:
             self._by_pool.setdefault((spec.driver, spec.pool.name), []).append(page)
 
     def view(self, node: Node, usage: Usage) -> View:
-        ordered = self._shelves_of(node)
-        used = tuple([usage.of_pool(shelf.pool) for shelf in ordered])
         known = self._views.get(node.metadata.name)
+        if known is not None and known[2] is usage and known[0].node is node:
+            return known[0]
+        ordered = self._shelves_of(node)
+        pools = usage.pools
+        used = tuple([pools.get(shelf.pool, UNTOUCHED) for shelf in ordered])
         if known is not None and known[0].shelves is ordered and known[1] == used:
+            if known[0].node is node:
+                self._views[node.metadata.name] = (known[0], used, usage)
             return known[0]
         parts = [(shelf, self._left_of(shelf, use)) for shelf, use in zip(ordered, used, strict=True)]
         key = tuple((shelf.key, left.key) for shelf, left in parts)
@@ -168,7 +173,7 @@ class _Prepared:
                 self._shapes.clear()
             shape = self._shapes[key] = Shape(parts)
         view = View(node, ordered, shape, for_node(node.metadata.name))
-        self._views[node.metadata.name] = (view, used)
+        self._views[node.metadata.name] = (view, used, usage)
         return view
 
     def _shelves_of(self, node: Node) -> tuple[Shelf, ...]:

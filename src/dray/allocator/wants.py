@@ -36,7 +36,10 @@ Classes = Callable[[str], DeviceClass | None]
 
 
 class Want(msgspec.Struct, frozen=True, eq=False):
-    """One alternative made concrete."""
+    """One alternative made concrete.
+
+    `wants_all` says that every matching device must be had; `key` is what it asks of a single device.
+    """
 
     name: str
     class_name: str
@@ -47,11 +50,7 @@ class Want(msgspec.Struct, frozen=True, eq=False):
     amounts: tuple[tuple[str, int], ...]
     rules: tuple[Rule, ...]
     key: tuple[Any, ...]
-
-    @property
-    def wants_all(self) -> bool:
-        """Whether every matching device must be had."""
-        return self.count == EVERY
+    wants_all: bool
 
 
 class Rule(msgspec.Struct, frozen=True, eq=False):
@@ -91,14 +90,15 @@ def ask_of(claims: Sequence[ResourceClaim], class_named: Classes) -> Ask:
     choices: list[Choice] = []
     rules: list[Rule] = []
     classes: dict[str, DeviceClass] = {}
+    minds_admin = configured = False
     for index, claim in enumerate(claims):
         reader = _Reader(claim, index, class_named, classes)
         for request in claim.spec.devices.requests:
             choices.append(Choice(len(choices), index, request.name, reader.wants(request)))
-        reader.check_limit(choices)
+        reader.check_limit()
         rules += reader.rules
-    minds_admin = bool([1 for choice in choices for want in choice.wants if want.admin])
-    configured = bool([1 for device_class in classes.values() if device_class.spec.config])
+        minds_admin |= reader.minds_admin
+        configured |= reader.configured
     return Ask(tuple(claims), tuple(choices), tuple(rules), classes, minds_admin, configured)
 
 
@@ -112,30 +112,30 @@ class _Reader:
         self._index = index
         self._class_named = class_named
         self._classes = classes
-        self.rules = [self._rule(i, said) for i, said in enumerate(claim.spec.devices.constraints)]
+        self._least = 0
+        self.minds_admin = self.configured = False
+        constraints = claim.spec.devices.constraints
+        self.rules = [self._rule(i, said) for i, said in enumerate(constraints)] if constraints else []
 
     def wants(self, request: DeviceRequest) -> tuple[Want, ...]:
         """The alternatives of a request, in order."""
         name, exactly, first = request.name, request.exactly, request.first_available
         if exactly is not None and not first:
-            return (self._want(name, exactly, bool(exactly.admin_access)),)
+            want = self._want(name, exactly, bool(exactly.admin_access))
+            self._least += max(want.count, 0)
+            return (want,)
         if first and exactly is None:
-            return tuple(self._want(f"{name}/{sub.name}", sub, False) for sub in first)
+            wants = tuple([self._want(f"{name}/{sub.name}", sub, False) for sub in first])
+            # A want for all counts as -1: how many that is only a node can tell.
+            self._least += max(min([want.count for want in wants]), 0)
+            return wants
         what = "both `exactly` and" if first else "neither `exactly` nor"
         raise self._fault(f"request `{name}`", f"has {what} `firstAvailable`; expected one of them")
 
-    def check_limit(self, choices: Sequence[Choice]) -> None:
+    def check_limit(self) -> None:
         """Refuse a claim that asks for more devices than it can hold, whichever alternatives are taken."""
-        least = 0
-        for choice in choices:
-            if choice.claim == self._index:
-                wants = choice.wants
-                count = wants[0].count if len(wants) == 1 else min([want.count for want in wants])
-                # A want for all counts as -1 here: how many that is only a node can tell.
-                if count > 0:
-                    least += count
-        if least > MAX_RESULTS:
-            why = f"asks for {least} devices, but one claim can hold at most {MAX_RESULTS}"
+        if self._least > MAX_RESULTS:
+            why = f"asks for {self._least} devices, but one claim can hold at most {MAX_RESULTS}"
             raise self._fault("spec.devices.requests", why)
 
     def _want(self, name: str, ask: ExactDeviceRequest | DeviceSubRequest, admin: bool) -> Want:
@@ -145,21 +145,26 @@ class _Reader:
         if ask.count < 0:
             raise self._fault(f"request `{name}`", f"count is {ask.count}; expected 0 or more")
         device_class = self._class_of(name, ask.device_class_name)
-        selectors = (
-            *self._expressions(name, f"class {ask.device_class_name}", device_class.spec.selectors),
-            *self._expressions(name, f"request {name}", ask.selectors),
-        )
+        selectors: list[tuple[str, str]] = []
+        if device_class.spec.selectors:
+            self._add(selectors, name, f"class {ask.device_class_name}", device_class.spec.selectors)
+        if ask.selectors:
+            self._add(selectors, name, f"request {name}", ask.selectors)
         amounts = self._amounts(name, ask.capacity) if ask.capacity is not None else ()
+        every = ask.allocation_mode == ALL
+        if admin:
+            self.minds_admin = True
         return Want(
             name,
             ask.device_class_name,
-            selectors,
-            EVERY if ask.allocation_mode == ALL else ask.count,
+            tuple(selectors),
+            EVERY if every else ask.count,
             admin,
             ask.tolerations,
             amounts,
             self._rules_for(name) if self.rules else (),
             (tuple([text for _owner, text in selectors]), ask.tolerations, amounts),
+            every,
         )
 
     def _class_of(self, request: str, name: str) -> DeviceClass:
@@ -170,18 +175,18 @@ class _Reader:
                 why = "names no device class; this is a kind of request we do not know"
             raise self._fault(f"request `{request}`", why)
         self._classes[name] = found
+        if found.spec.config:
+            self.configured = True
         return found
 
-    def _expressions(
-        self, request: str, owner: str, selectors: tuple[DeviceSelector, ...]
-    ) -> list[tuple[str, str]]:
-        found = []
+    def _add(
+        self, found: list[tuple[str, str]], request: str, owner: str, selectors: tuple[DeviceSelector, ...]
+    ) -> None:
         for selector in selectors:
             cel = selector.cel
             if cel is None:
                 raise self._fault(f"request `{request}`", f"a selector of {owner} has no CEL expression")
             found.append((owner, cel.expression))
-        return found
 
     def _amounts(self, request: str, capacity: CapacityRequirements) -> tuple[tuple[str, int], ...]:
         found = []
