@@ -75,12 +75,23 @@ def _opaque(random: Random) -> dict[str, Any]:
 
 
 def claim_document(random: Random, number: int) -> dict[str, Any]:
-    """An allocated claim: two requests, one with alternatives, a constraint, configuration, a status."""
+    """An allocated claim: two requests, one with alternatives, a constraint, configuration, a status.
+
+    Its selectors are one of a few, because claims are made from templates.
+    """
+    return _allocated(random, number, least=random.randrange(8))
+
+
+def new_claim_document(random: Random, number: int) -> dict[str, Any]:
+    """The same with a selector that no other claim has."""
+    return _allocated(random, number, least=random.randrange(10**9))
+
+
+def _allocated(random: Random, number: int, least: int) -> dict[str, Any]:
+    expression = f'device.attributes["{DRIVER}"].index > {least}'
     ask = {
         "deviceClassName": "gpu",
-        "selectors": [
-            {"cel": {"expression": f'device.attributes["{DRIVER}"].index > {random.randrange(10**9)}'}}
-        ],
+        "selectors": [{"cel": {"expression": expression}}],
         "allocationMode": "ExactCount",
         "count": 1,
     }

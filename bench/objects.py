@@ -90,6 +90,7 @@ def timings(rounds: int) -> list[Timing]:
     slices = material.texts(material.slice_document, rounds * 4, seed=1)
     rotating = slices[: 2 * 4] * (rounds // 2)
     claims = material.texts(material.claim_document, rounds * 50, seed=2)
+    new_claims = material.texts(material.new_claim_document, rounds * 10, seed=5)
     warm = (
         material.texts(material.slice_document, 2, seed=3),
         material.texts(material.claim_document, 2, seed=4),
@@ -102,8 +103,9 @@ def timings(rounds: int) -> list[Timing]:
     for what, texts, model, first, turn in (
         ("slice of 128 devices, eight in turns", rotating, slice_model, warm[0], 4),
         ("slice of 128 devices, never seen", slices[2 * 4 :], slice_model, warm[0], 4),
-        ("allocated claim, never seen", claims, claim_model, warm[1], 50),
         ("allocated claim, fifty in turns", claims[:50] * rounds, claim_model, warm[1], 50),
+        ("allocated claim, never seen", claims, claim_model, warm[1], 50),
+        ("allocated claim, selector never seen", new_claims, claim_model, warm[1], 10),
     ):
         contenders = ours | ({"kubernetes client: deserialize": model} if model else {})
         for read in contenders.values():  # imports and tables are made when they are first needed
