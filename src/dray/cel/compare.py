@@ -10,6 +10,7 @@ Kubernetes takes an error inside a list for "equal" (`[semver] == ["x"]` is true
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any, Final
 
 from dray.cel.faults import BudgetError, CelError, no_such_overload
@@ -21,6 +22,8 @@ from dray.values.semver import Version
 NUMBERS: Final = frozenset({int, UInt, float})
 _PLAIN: Final = frozenset({str, bool, int, float, UInt, bytes, type(None), TypeName, Duration, Timestamp})
 _ORDERED: Final = frozenset({str, bytes, bool, Duration, Timestamp})
+
+HOLDING: Final[frozenset[type]] = MAPS | {tuple, Optional}
 
 STRICT: dict[type, str] = {Quantity: "quantity", Version: "semver"}
 """Types that are only comparable with their own family; a library that brings such a type adds it."""
@@ -106,6 +109,28 @@ class _Deep:
             return left is right
         self._step(1, depth)
         return self.equal(left.value, right.value, depth + 1)
+
+
+def bulk(value: Value) -> int:
+    """How many parts a value unfolds to; those that are used twice count twice."""
+    count = 0
+    waiting = [value]
+    while waiting:
+        one = waiting.pop()
+        kind = type(one)
+        if kind is tuple:
+            inside: Collection[Value] = one
+        elif kind in MAPS:
+            inside = one.values()
+        elif kind is Optional:
+            inside = () if one is NONE else (one.value,)
+        else:
+            continue
+        count += len(inside)
+        if count > _MAX_STEPS:
+            raise BudgetError
+        waiting += [part for part in inside if type(part) in HOLDING]
+    return count
 
 
 def contains(container: Value, item: Value) -> bool:

@@ -2,8 +2,12 @@
 
 Theory of operation: the unit is that of cel-go and Kubernetes, so that an expression is refused here exactly
 when it is refused there. Most calls cost one. The tables below are what costs something else; a rule gets the
-arguments and the result (`None` after an error) and returns the cost. `tracker` picks the rule of a call when
-it is planned: by overload where that is known for sure, else by name.
+arguments and the result (`None` before it is known, and after an error) and returns the cost. `price` picks
+the rule of a call when it is planned: by overload where that is known for sure, else by name. What does not
+depend on the result is charged before the function runs.
+
+Surcharges are ours: some calls cost one in Kubernetes however much they have to do, because Go hardly
+notices. Python does. They begin where no device and no sane expression reaches.
 
 Rules for this file: figures only; what a function computes is in `library`, the worst case in `estimate`.
 """
@@ -12,12 +16,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
 
 from dray.cel.compare import STRICT
 from dray.cel.decls import Overload
 from dray.cel.library.formats import NamedFormat
 from dray.cel.library.network import Cidr
+from dray.cel.regex import heft
 from dray.cel.values import MAPS, Value, size
 
 IDENT: Final = 1
@@ -26,10 +31,16 @@ MAP: Final = 30
 PER_CHARACTER: Final = 0.1
 PER_PATTERN_CHARACTER: Final = 0.25
 
+_MANY_ITEMS: Final = 64
+_MANY_CHARACTERS: Final = 640
+_MANY_JOINED: Final = 1000
+_LIGHT_PATTERN: Final = 100
+
 Tracker = Callable[[tuple[Value, ...], Value], int]
 
 # Floats, not `(n + 9) // 10`: Kubernetes rounds up what a float makes of it, and 70 characters cost 8.
 _SMALL: Final = tuple(math.ceil(count * PER_CHARACTER) for count in range(256))
+_SMALL_FLOOR: Final = tuple(int(count * PER_CHARACTER) for count in range(256))
 
 
 def characters(count: int) -> int:
@@ -37,10 +48,36 @@ def characters(count: int) -> int:
     return _SMALL[count] if count < 256 else math.ceil(count * PER_CHARACTER)
 
 
-def tracker(name: str, overloads: tuple[Overload, ...]) -> Tracker | None:
-    """The rule for a call, or nothing when it costs one."""
+class Price(NamedTuple):
+    """What a call costs: a flat part and one that depends on the arguments, before; on the result, after."""
+
+    flat: int
+    before: Tracker | None = None
+    after: Tracker | None = None
+
+    def unpaid(self, args: tuple[Value, ...]) -> int:
+        """The whole price of a call that failed; a failed argument is given as `None`."""
+        before = 0 if self.before is None else self.before(args, None)
+        return self.flat + before + (0 if self.after is None else self.after(args, None))
+
+
+def price(name: str, overloads: tuple[Overload, ...], fresh_pattern: bool = False) -> Price:
+    """The price of a call, as far as it is known when the call is planned.
+
+    A pattern that is no constant is compiled when the call runs, and costs more when it is a heavy one.
+    """
     id = overloads[0].id if len(overloads) == 1 else ""
-    return _BY_EXTENSION.get(id) or _BY_NAME.get(name) or _BY_ID.get(id)
+    rule = _BY_EXTENSION.get(id) or _BY_NAME.get(name) or _BY_ID.get(id)
+    extra = _heavy_pattern if fresh_pattern else _SURCHARGES.get(name)
+    rules = [one for one in (rule, extra) if one is not None]
+    before, after = ([one for one in rules if (one in _LATE) is late] for late in (False, True))
+    return Price(1 if rule is None else 0, _together(before), _together(after))
+
+
+def _together(rules: list[Tracker]) -> Tracker | None:
+    if len(rules) < 2:
+        return rules[0] if rules else None
+    return lambda args, result: sum(rule(args, result) for rule in rules)
 
 
 def equality(left: Value, right: Value) -> int:
@@ -74,6 +111,11 @@ def _search(args: tuple[Value, ...], _: Value) -> int:
     return _pattern(size(args[0]), size(args[1]))
 
 
+def _long_search(args: tuple[Value, ...], _: Value) -> int:
+    """`matches(text, pattern)` costs one in Kubernetes, and here as long as the text is short."""
+    return _search(args, None) if size(args[0]) > _MANY_CHARACTERS else 1
+
+
 def _validation(args: tuple[Value, ...], _: Value) -> int:
     named = args[0]
     return _pattern(size(args[1]), named.pattern_size) if type(named) is NamedFormat else 1
@@ -86,13 +128,14 @@ def _traversal(args: tuple[Value, ...], _: Value) -> int:
 def _walk(value: Value, depth: int) -> int:
     kind = type(value)
     if kind is str:
-        return int((len(value) if value.isascii() else len(value.encode("utf-8", "replace"))) * PER_CHARACTER)
+        count = len(value) if value.isascii() else len(value.encode("utf-8", "replace"))
+        return _SMALL_FLOOR[count] if count < 256 else int(count * PER_CHARACTER)
     if kind is bytes:
         return int(len(value) * PER_CHARACTER)
     if depth > 50:
         return 1
     if kind is tuple:
-        return sum(_walk(item, depth + 1) for item in value)
+        return sum([_walk(item, depth + 1) for item in value])
     if kind in MAPS:
         return sum(_walk(key, depth + 1) + _walk(item, depth + 1) for key, item in value.items())
     return 1
@@ -121,6 +164,14 @@ def _new_list(count: float) -> int:
 
 def _by_result(_: tuple[Value, ...], result: Value) -> int:
     return _new_list(size(result))
+
+
+def _by_input(args: tuple[Value, ...], _: Value) -> int:
+    return _new_list(size(args[0]))
+
+
+def _by_count(args: tuple[Value, ...], _: Value) -> int:
+    return _new_list(max(args[0], 0) if type(args[0]) is int else 0)
 
 
 def _flattened(args: tuple[Value, ...], _: Value) -> int:
@@ -154,12 +205,46 @@ def _members(args: tuple[Value, ...], _: Value) -> int:
     return size(args[1])
 
 
+def _heavy_pattern(args: tuple[Value, ...], _: Value) -> int:
+    weight = heft(args[1]) if type(args[1]) is str else 0
+    return weight if weight > _LIGHT_PATTERN else 0
+
+
+def _long_text(args: tuple[Value, ...], _: Value) -> int:
+    return characters(size(args[0])) if size(args[0]) > _MANY_CHARACTERS else 0
+
+
+def _long_result(args: tuple[Value, ...], result: Value) -> int:
+    return max(characters(size(result)) - _first_twice(args, None), 0)
+
+
+def _long_list(args: tuple[Value, ...], _: Value) -> int:
+    return size(args[1]) // 4 if size(args[1]) > _MANY_ITEMS and type(args[1]) is tuple else 0
+
+
+def _many_joined(args: tuple[Value, ...], _: Value) -> int:
+    count = size(args[0]) + size(args[1])
+    return count // 100 if count > _MANY_JOINED and type(args[0]) is tuple else 0
+
+
+def _many_flat(_: tuple[Value, ...], result: Value) -> int:
+    return size(result) // 4 if size(result) > _MANY_ITEMS else 0
+
+
+_SURCHARGES: Final[dict[str, Tracker]] = {
+    "isURL": _long_text,
+    "replace": _long_result,
+    "@in": _long_list,
+    "_+_": _many_joined,
+    "flatten": _many_flat,
+}
+_LATE: Final = frozenset((_result_twice, _by_result, _long_result, _many_flat))
 _BY_EXTENSION: Final[dict[str, Tracker]] = {
     "list_slice": _by_result,
     "list_flatten": _flattened,
     "list_flatten_int": _flattened,
-    "lists_range": _by_result,
-    "list_reverse": _by_result,
+    "lists_range": _by_count,
+    "list_reverse": _by_input,
     "list_distinct": _self_compared,
     **{f"list_{kind}_sort": _self_compared for kind in ("int", "uint", "double", "bool", "string", "bytes")},
     "list_google.protobuf.Duration_sort": _self_compared,
@@ -200,5 +285,6 @@ _BY_ID: Final[dict[str, Tracker]] = {
     "add_string": _both,
     "add_bytes": _both,
     "matches_string": _search,
+    "matches": _long_search,
     "contains_string": _contains,
 }

@@ -139,6 +139,9 @@ class Program:
         try:
             for name, slot in self._slots:
                 frame[slot] = bindings[name]
+        except KeyError as missing:
+            return EvalFault(f"no such attribute(s): {missing.args[0]}", FaultKind.ERROR, self.text)
+        try:
             value = self._run(frame)
         except CelError as error:
             return EvalFault(error.message, FaultKind.ERROR, self.text, error.offset)

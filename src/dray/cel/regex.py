@@ -4,6 +4,9 @@ Theory of operation: Python's own `re` backtracks, and a selector could hang who
 go to RE2, through the distribution `pyre2`. It is loaded when the first pattern is compiled: expressions
 without patterns need nothing. `pyre2` reads patterns with Python's habits; `_respelled` writes a pattern so
 that they make no difference, and refuses what Go refuses.
+
+Matching is linear, compiling is not: `\\pL{1000}` takes a quarter of a second before RE2 gives up on it.
+`heft` says beforehand how large a compiled pattern would be, and what is too large is refused.
 """
 
 from __future__ import annotations
@@ -29,6 +32,26 @@ _ESCAPES = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 _MAX_CODE: Final = 0x10FFFF
+
+_PIECES = re.compile(
+    r"""
+      (?P<group>\((?:\?(?:P?<[^>]*>|[a-zA-Z-]*:)?)?)
+    | (?P<close>\))
+    | (?P<either>\|)
+    | \{(?P<least>[0-9]{1,9})(?:(?P<range>,)(?P<most>[0-9]{0,9}))?\}
+    | (?P<again>[*+?])
+    | (?P<class>\[\^?\]?(?:\[:[^]]*:\]|\\.|[^\]\\])*\]?)
+    | (?P<property>\\[pP](?:\{[^}]*\}?|.)?)
+    | (?P<any>\.)
+    | \\?.
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_PROPERTY_HEFT: Final = 300
+_CLASS_HEFT: Final = 5
+_ANY_HEFT: Final = 3
+MAX_HEFT: Final = 5000
+"""`[a-z]{1000}` is allowed; a compiled pattern of this size takes a few milliseconds to make."""
 
 
 class EngineMissingError(CelError):
@@ -77,11 +100,43 @@ def pattern(text: str) -> Pattern:
         raise EngineMissingError(MISSING) from None
     # The default of pyre2 is to fall back to `re` without a word.
     re2.set_fallback_notification(re2.FALLBACK_EXCEPTION)
+    if heft(text) > MAX_HEFT:
+        raise CelError("error parsing regexp: expression too large")
     spelled = _respelled(text)
     try:
         return Pattern(re2.compile(spelled, re2.ASCII))
     except (re2.error, re.error, ValueError, OverflowError) as bad:
         raise CelError(f"error parsing regexp: {bad}") from None
+
+
+def heft(text: str) -> int:
+    """Roughly how many instructions a pattern compiles to; repetition multiplies."""
+    levels = [[0, 0]]
+    for piece in _PIECES.finditer(text):
+        level = levels[-1]
+        if piece["group"]:
+            levels.append([0, 0])
+        elif piece["close"] and len(levels) > 1:
+            levels.pop()
+            inside = level[0] + level[1] + 1
+            levels[-1] = [min(sum(levels[-1]), MAX_HEFT + 1), inside]
+        elif piece["least"]:
+            times = int(piece["most"] or piece["least"]) + (1 if piece["range"] and not piece["most"] else 0)
+            level[1] = min(level[1] * times, MAX_HEFT + 1)
+        elif not piece["again"]:
+            levels[-1] = [min(level[0] + level[1], MAX_HEFT + 1), _weight(piece)]
+    return min(sum(map(sum, levels)), MAX_HEFT + 1)
+
+
+def _weight(piece: re.Match[str]) -> int:
+    if piece["property"]:
+        return _PROPERTY_HEFT
+    if piece["class"]:
+        inside = piece["class"]
+        return _CLASS_HEFT + _PROPERTY_HEFT * (inside.count("\\p") + inside.count("\\P"))
+    if piece["any"]:
+        return _ANY_HEFT
+    return 0 if piece["either"] else 1
 
 
 def _sound(text: str) -> str:

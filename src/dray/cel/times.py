@@ -124,6 +124,8 @@ def _no_timestamp() -> CelError:
 
 def zone_of(name: str) -> tzinfo:
     """A time zone by name (`Europe/Paris`, `UTC`) or by offset (`+01:00`)."""
+    if len(name) > _MAX_TEXT:
+        raise CelError(f"unknown time zone {name[:64]}")
     offset = _OFFSET.fullmatch(name)
     if offset is not None:
         away = timedelta(hours=int(offset[2]), minutes=int(offset[3]))

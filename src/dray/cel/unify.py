@@ -18,7 +18,7 @@ from typing import Final
 from dray.cel.types import DYN, WRAPPING, Kind, Type, variable
 
 _NULLABLE: Final = frozenset({Kind.NULL, Kind.STRUCT, Kind.OPAQUE, Kind.DURATION, Kind.TIMESTAMP})
-_MAX_STEPS: Final = 1_000_000
+_MAX_STEPS: Final = 200_000
 
 
 class ComplexityError(Exception):
@@ -106,19 +106,39 @@ class Substitution:
         return all(self.fits(one, other) for one, other in pairs)
 
     def _assume(self, unknown: Type, one: Type) -> bool:
+        unknown = self._last(unknown)
+        if one.kind is Kind.VARIABLE:
+            one = self._last(one)
+            found = self._bound.get(one.name)
+            if one.name == unknown.name:
+                return True
+            if found is None:
+                return self._bound_to(one, unknown)
+            one = found
         known = self._bound.get(unknown.name)
         if known is None:
-            if self._occurs(unknown, one):
-                return self.resolved(one) == unknown
-            self._bind(unknown.name, one)
-            return True
-        if known == one:
+            return self._bound_to(unknown, one)
+        if known is one:
             return True
         if not self.fits(known, one):
             return False
-        general = _more_general(known, self.resolved(one))
-        if general != known and not self._occurs(unknown, general):
-            self._bind(unknown.name, general)
+        known, one = self.resolved(known), self.resolved(one)
+        if not _covers(known, one) and not self._occurs(unknown, one):
+            self._bind(unknown.name, one)
+        return True
+
+    def _last(self, one: Type) -> Type:
+        """The end of a chain of variables that stand for each other."""
+        while True:
+            found = self._bound.get(one.name)
+            if found is None or found.kind is not Kind.VARIABLE:
+                return one
+            one = found
+
+    def _bound_to(self, unknown: Type, one: Type) -> bool:
+        if self._occurs(unknown, one):
+            return False
+        self._bind(unknown.name, one)
         return True
 
     def _bind(self, name: str, one: Type) -> None:

@@ -35,7 +35,8 @@ def test_the_same_text_is_compiled_once(env: Env):
 def test_a_variable_without_a_value_is_no_crash(env: Env):
     fault = compiled(env, "i == 1").evaluate({})
     assert isinstance(fault, EvalFault)
-    assert fault.kind is FaultKind.INTERNAL
+    assert fault.kind is FaultKind.ERROR
+    assert fault.message == "no such attribute(s): i"
 
 
 def test_faults_are_shown_like_those_of_cel_go(env: Env):

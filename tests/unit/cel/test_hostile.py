@@ -186,3 +186,36 @@ def test_nothing_of_the_host_can_be_reached(env: Env, text: str, values: dict[st
         assert fault.message.startswith("no such key: ")
     else:
         assert "internal" not in str(compiled)
+
+
+ROUNDS = "lists.range(3000).all(r, lists.range(3000).all(q, {}))"
+NUMBERS = "cel.bind(l, dyn(lists.range(30000)), {})"
+NESTED = "cel.bind(l, lists.range(300).map(x, [[x]]), {})"
+TEXT = 'cel.bind(t, lists.range(9000).map(x, "abcdefghij").join(), {})'
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        NUMBERS.format(ROUNDS.format("!(-1 in l)")),
+        NUMBERS.format(ROUNDS.format("(l + l).size() > 0")),
+        NESTED.format(ROUNDS.format("l == l")),
+        NESTED.format(ROUNDS.format("!([[-1]] in l)")),
+        NESTED.format(ROUNDS.format("l.flatten().size() > 0")),
+        NESTED.format(ROUNDS.format('"%s".format([l]).size() > 0')),
+        TEXT.format(ROUNDS.format('!matches(t, "z")')),
+        TEXT.format(ROUNDS.format("!isURL(t)")),
+        TEXT.format(ROUNDS.format('t.replace("", t).size() > 0')),
+        ROUNDS.format('!"".matches("\\\\pL{16}" + string(q))'),
+        "lists.range(30000).distinct().size() > 0",
+        "lists.range(30000).sort().size() > 0",
+    ],
+    ids=lambda text: text[-40:],
+)
+def test_nothing_dear_is_done_for_nothing(env: Env, text: str):
+    """Kubernetes charges one for each of these, however long they take; here they end with the budget."""
+    program = env.compile(text)
+    assert isinstance(program, Program), str(program)
+    fault = program.evaluate({})
+    assert isinstance(fault, EvalFault)
+    assert fault.kind is FaultKind.BUDGET

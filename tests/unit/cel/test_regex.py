@@ -9,7 +9,7 @@ import pytest
 from dray.cel import CompileFault, Env, EvalFault, Program
 from dray.cel.faults import CelError
 from dray.cel.library import STANDARD
-from dray.cel.regex import MISSING, pattern
+from dray.cel.regex import MAX_HEFT, MISSING, heft, pattern
 from tests.unit.cel.conftest import VALUES
 
 
@@ -47,6 +47,38 @@ def test_without_the_engine_a_pattern_says_what_is_missing(no_engine: None):
 def test_what_go_refuses_is_refused(refused: str):
     with pytest.raises(CelError, match="error parsing regexp"):
         pattern(refused)
+
+
+@pytest.mark.parametrize(
+    "heavy",
+    [
+        "\\pL{1000}",
+        "(\\pL{30}){30}",
+        "((a{100}){100}){2}",
+        "[\\pL\\pN]{20}",
+        "(a{2,1000}){10}",
+        "(?:.{999,}){9}",
+    ],
+)
+def test_what_takes_long_to_compile_is_refused_at_once(heavy: str):
+    assert heft(heavy) > MAX_HEFT
+    with pytest.raises(CelError, match="expression too large"):
+        pattern(heavy)
+
+
+@pytest.mark.parametrize(
+    "light",
+    [
+        "[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?(\\.[a-z]{2,63})*",
+        "\\pL{16}",
+        "[a-z]{999}",
+        "(a|b|c)+",
+        "^.{0,64}$",
+        "(" * 9,
+    ],
+)
+def test_what_people_write_is_light(light: str):
+    assert heft(light) <= MAX_HEFT
 
 
 @pytest.mark.parametrize(

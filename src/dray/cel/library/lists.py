@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Final
 
 from dray.cel import types as t
-from dray.cel.compare import order, same
+from dray.cel.compare import contains, order, same
 from dray.cel.decls import A, Function, careful, free, function, member
 from dray.cel.faults import BudgetError, CelError, no_such_overload
 from dray.cel.library.operators import as_int, as_uint
@@ -139,9 +139,7 @@ def _intersects(left: _List, right: _List) -> bool:
 
 def _includes(target: Value, wanted: Value) -> bool:
     """Whether a list holds a value, or a single value is it: one question for both shapes of an attribute."""
-    if type(target) is tuple:
-        return any(same(item, wanted) for item in target)
-    return same(target, wanted)
+    return contains(target, wanted) if type(target) is tuple else same(target, wanted)
 
 
 _COMPARABLE: Final = (t.INT, t.UINT, t.DOUBLE, t.BOOL, t.DURATION, t.TIMESTAMP, t.STRING, t.BYTES)
