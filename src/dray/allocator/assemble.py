@@ -49,7 +49,7 @@ def _result(view: View, pick: Pick, new_share_id: Callable[[], str]) -> DeviceRe
         binding_conditions=device.binding_conditions,
         binding_failure_conditions=device.binding_failure_conditions,
         share_id=new_share_id() if pick.consumed is not None else None,
-        consumed_capacity=dict(content.written(want.amounts)) if pick.consumed else {},
+        consumed_capacity=dict(content.written(pick.consumed)) if pick.consumed else {},
     )
 
 

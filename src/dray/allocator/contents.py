@@ -66,7 +66,7 @@ class Content:
         self._verdicts: dict[str, Verdict] = {}
         self._sets: dict[str, frozenset[tuple[str, Any]]] = {}
         self._consumed: dict[Amounts, dict[str, int] | Refusal] = {}
-        self._written: dict[Amounts, tuple[tuple[str, Quantity], ...]] = {}
+        self._written: dict[int, tuple[dict[str, int], tuple[tuple[str, Quantity], ...]]] = {}
 
     def verdict(self, expression: str) -> Verdict:
         """Whether a selector is true of the device, or why it fails."""
@@ -97,17 +97,17 @@ class Content:
             found = self._consumed[amounts] = consumption(self.device, amounts)
         return found
 
-    def written(self, amounts: Amounts) -> tuple[tuple[str, Quantity], ...]:
+    def written(self, consumed: dict[str, int]) -> tuple[tuple[str, Quantity], ...]:
         """What one share takes, as quantities in the form the device writes its capacity."""
-        found = self._written.get(amounts)
+        # By identity, as the same few dicts come back for every share; kept, or an id could be reused.
+        found = self._written.get(id(consumed))
         if found is None:
-            consumed = self.consumed(amounts)
-            assert not isinstance(consumed, Refusal)
-            found = self._written[amounts] = tuple(
+            pairs = tuple(
                 (name, Quantity(nanos, _form(self.device.capacity[name].value)))
                 for name, nanos in consumed.items()
             )
-        return found
+            found = self._written[id(consumed)] = (consumed, pairs)
+        return found[1]
 
 
 def _form(amount: Quantity | None) -> Form:

@@ -26,7 +26,7 @@ MANY_WANTS = 1_024
 class Options:
     """The candidates of one want, as masks over the candidates of a shape."""
 
-    __slots__ = ("_shape", "_size", "_want", "faulty", "frontier", "mask", "refusals", "suiting")
+    __slots__ = ("_shape", "_shares", "_size", "_want", "faulty", "frontier", "mask", "refusals", "suiting")
 
     def __init__(self, shape: Shape, want: Want) -> None:
         self._shape = shape
@@ -37,6 +37,7 @@ class Options:
         self.suiting = 0
         self.faulty = 0
         self.refusals: dict[int, Refusal] = {}
+        self._shares: dict[int, dict[str, int]] = {}
 
     def first(self, start: int, blocked: int) -> int:
         """The first unblocked candidate from a place on that suits, or cannot be judged; or -1."""
@@ -48,6 +49,15 @@ class Options:
             if self.frontier == self._size:
                 return -1
             self._judge_next()
+
+    def share(self, candidate: int) -> dict[str, int]:
+        """What one share of a candidate that suits takes of each capacity."""
+        found = self._shares.get(candidate)
+        if found is None:
+            taken = self._shape.contents[candidate].consumed(self._want.amounts)
+            assert not isinstance(taken, Refusal)
+            found = self._shares[candidate] = taken
+        return found
 
     def complete(self) -> int:
         """The mask of all candidates that suit, all of them judged."""

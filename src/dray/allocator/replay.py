@@ -54,7 +54,7 @@ class Standpoint:
             return Refusal(Reason.TAKEN_HERE, self._takers.get(candidate))
         if static is not None and static.reason not in _AFTER_AMOUNTS:
             return static
-        dynamic = self._walk._refuse(frame.want, candidate)
+        dynamic = self._walk._refuse(frame, candidate)
         if static is None or dynamic is None:
             return static or dynamic
         return min(static, dynamic, key=lambda refusal: _RANK[refusal.reason])

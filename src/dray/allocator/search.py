@@ -224,8 +224,8 @@ class _Walk:
         """The next candidate that every check lets pass."""
         if frame.lacking is not None or frame.hopeless:
             return NOTHING
-        want, options = frame.want, frame.options
-        if want.wants_all:
+        options = frame.options
+        if frame.want.wants_all:
             return self._next_of_all(frame)
         if frame.count == 0:
             return NO_DEVICE_NEEDED if frame.taken == NOTHING else NOTHING
@@ -235,7 +235,7 @@ class _Walk:
             if candidate < 0 or options.faulty >> candidate & 1:
                 return candidate
             frame.cursor = candidate + 1
-            refusal = self._refuse(want, candidate)
+            refusal = self._refuse(frame, candidate)
             if refusal is None:
                 return candidate
             frame.refused.append((candidate, refusal))
@@ -254,7 +254,7 @@ class _Walk:
         if refusal is None and self._blocked(frame) >> candidate & 1:
             refusal = Refusal(Reason.IN_USE)
         if refusal is None:
-            refusal = self._refuse(frame.want, candidate)
+            refusal = self._refuse(frame, candidate)
         if refusal is None:
             return candidate
         frame.refused.append((candidate, refusal))
@@ -269,15 +269,14 @@ class _Walk:
         used: int = facts.get(USED, 0)
         return self._shape.taken | used
 
-    def _refuse(self, want: Want, candidate: int) -> Refusal | None:
+    def _refuse(self, frame: Frame, candidate: int) -> Refusal | None:
         """The checks that depend on what was taken before."""
-        shape, board = self._shape, self._board
+        shape, board, want = self._shape, self._board, frame.want
         content = shape.contents[candidate]
         refusal = None
         if content.shareable:
-            consumed = content.consumed(want.amounts)
-            assert not isinstance(consumed, Refusal)
-            refusal = capacity.refuse(board, candidate, consumed, shape.left[candidate])
+            share = frame.options.share(candidate)
+            refusal = capacity.refuse(board, candidate, share, shape.left[candidate])
         if refusal is None and content.counters and self._draws(want, candidate):
             pool = shape.pool_of[candidate]
             if pool in shape.overdrawn:
@@ -303,9 +302,7 @@ class _Walk:
             counters.take(board, shape.pool_of[candidate], content.counters)
         consumed: dict[str, int] | None = None
         if content.shareable:
-            taken = content.consumed(want.amounts)
-            assert not isinstance(taken, Refusal)
-            consumed = taken
+            consumed = frame.options.share(candidate)
             capacity.take(board, candidate, consumed)
             if content.counters and not want.admin:
                 board.write(("shared", candidate), True)

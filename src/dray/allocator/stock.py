@@ -144,7 +144,8 @@ class _Prepared:
         self._shelves: dict[Any, tuple[Shelf, ...]] = {}
         self._keys: dict[Any, int] = {}
         self._seen: dict[str, tuple[Node, tuple[Shelf, ...]]] = {}
-        self._views: dict[str, tuple[View, tuple[PoolUsage, ...], Usage]] = {}
+        self._views: dict[str, tuple[View, tuple[PoolUsage, ...]]] = {}
+        self._settled: tuple[Usage | None, dict[str, View]] = (None, {})
         self._left: dict[int, tuple[PoolUsage, _Left]] = {}
         self._shapes: dict[Any, Shape] = {}
         contents = Contents(judge)
@@ -155,15 +156,21 @@ class _Prepared:
             self._by_pool.setdefault((spec.driver, spec.pool.name), []).append(page)
 
     def view(self, node: Node, usage: Usage) -> View:
+        # Read once: another thread may ask under another usage in between.
+        settled = self._settled
+        if settled[0] is not usage:
+            settled = self._settled = (usage, {})
+        found = settled[1].get(node.metadata.name)
+        if found is None or found.node is not node:
+            found = settled[1][node.metadata.name] = self._view(node, usage)
+        return found
+
+    def _view(self, node: Node, usage: Usage) -> View:
         known = self._views.get(node.metadata.name)
-        if known is not None and known[2] is usage and known[0].node is node:
-            return known[0]
         ordered = self._shelves_of(node)
         pools = usage.pools
         used = tuple([pools.get(shelf.pool, UNTOUCHED) for shelf in ordered])
         if known is not None and known[0].shelves is ordered and known[1] == used:
-            if known[0].node is node:
-                self._views[node.metadata.name] = (known[0], used, usage)
             return known[0]
         parts = [(shelf, self._left_of(shelf, use)) for shelf, use in zip(ordered, used, strict=True)]
         key = tuple((shelf.key, left.key) for shelf, left in parts)
@@ -173,7 +180,7 @@ class _Prepared:
                 self._shapes.clear()
             shape = self._shapes[key] = Shape(parts)
         view = View(node, ordered, shape, for_node(node.metadata.name))
-        self._views[node.metadata.name] = (view, used, usage)
+        self._views[node.metadata.name] = (view, used)
         return view
 
     def _shelves_of(self, node: Node) -> tuple[Shelf, ...]:
