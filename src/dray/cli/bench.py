@@ -18,7 +18,7 @@ from dray.cli.progress import progress
 from dray.cli.tables import table
 from dray.errors import InputError
 from dray.manifests import as_json
-from dray.sim.bench import Bench, Timing, calibration
+from dray.sim.bench import ROUNDS, Calibration, Timing, Trial
 from dray.sim.identity import new_share_id
 from dray.sim.scale import Cycles, Footprint, cycles, footprint
 from dray.sim.scenarios import Reference, Scenario, read_scenario
@@ -27,6 +27,7 @@ REFERENCE = "go_results.json"
 """Looked for beside the scenarios when no reference is named."""
 
 _MEMORY_NODES = 5000
+_CALIBRATE_EVERY = 10
 _RIGHT = frozenset({"time", "reference", "ratio", "steps", "story"})
 
 
@@ -73,10 +74,10 @@ def command(folder: str | None, **chosen: Any) -> int:
     if folder is None and not options.nodes and not options.memory:
         raise click.UsageError("nothing to measure; name a folder of scenarios, `--nodes` or `--memory`")
     timings: list[Timing] = []
-    calibrated = calibration()
+    calibration = Calibration()
     if folder is not None:
-        timings = _timings(folder, options, calibrated)
-        click.echo("\n".join(_page(timings, calibrated, options.verbose)))
+        timings = _timings(folder, options, calibration)
+        click.echo("\n".join(_page(timings, calibration.seconds, options.verbose)))
     sizes = [cycles(nodes, shapes) for nodes in options.nodes or () for shapes in options.shapes]
     if sizes:
         click.echo("\n".join(_sizes(sizes)))
@@ -84,7 +85,7 @@ def command(folder: str | None, **chosen: Any) -> int:
     if memory is not None:
         click.echo(_memory(memory))
     if options.into is not None:
-        files.save_file(options.into, as_json([_document(timings, sizes, memory, calibrated)]))
+        files.save_file(options.into, as_json([_document(timings, sizes, memory)]))
     return YES if all(timing.right and not timing.gave_up for timing in timings) else NO
 
 
@@ -101,15 +102,18 @@ class _Options:
     into: str | None
 
 
-def _timings(folder: str, options: _Options, calibrated: float) -> list[Timing]:
+def _timings(folder: str, options: _Options, calibration: Calibration) -> list[Timing]:
     reference = _reference(folder, options.reference)
     if reference is None:
         say(f"no reference: `{os.path.join(folder, REFERENCE)}` is not there and `--reference` names none")
     judge = Admission.switched({}).judge()
-    bench = Bench(judge, new_share_id, reference, calibrated)
-    found = list(_scenarios(folder, options.family))
-    with progress(found, "scenarios", few=2) as each:
-        return [bench.timing(scenario) for scenario in each]
+    trials = [Trial(scenario, judge, new_share_id) for scenario in _scenarios(folder, options.family)]
+    with progress([trial for _ in range(ROUNDS) for trial in trials], "measuring", few=2) as each:
+        for number, trial in enumerate(each):
+            if number % _CALIBRATE_EVERY == 0:
+                calibration.run()
+            trial.run()
+    return [trial.timing(reference, calibration.seconds) for trial in trials]
 
 
 def _scenarios(folder: str, family: str | None) -> Iterator[Scenario]:
@@ -258,11 +262,8 @@ def _memory(memory: Footprint) -> str:
 # --- for machines ---
 
 
-def _document(
-    timings: Sequence[Timing], sizes: Sequence[Cycles], memory: Footprint | None, calibrated: float
-) -> dict[str, Any]:
+def _document(timings: Sequence[Timing], sizes: Sequence[Cycles], memory: Footprint | None) -> dict[str, Any]:
     return {
-        "calibrationSeconds": calibrated,
         "scenarios": [
             {
                 "name": timing.scenario.name,

@@ -20,9 +20,8 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from itertools import pairwise
 
-from dray.allocator.allocate import allocate, survey
+from dray.allocator.allocate import Allocated, allocate, survey
 from dray.allocator.assemble import assemble
 from dray.allocator.beats import Beat, DeadEnd, Ending, GaveUp, Point, Solved, Took
 from dray.allocator.contents import Judge
@@ -34,10 +33,9 @@ from dray.sim.scenarios import Reference, Scenario
 Clock = Callable[[], float]
 
 PASS_SECONDS = 0.0006
-PASSES = 400
-"""Many short passes: the best one is the one that nobody disturbed."""
-
-FRESH_PASSES = 5
+PASSES = 100
+ROUNDS = 4
+"""Many short passes, in rounds over everything: the best one is the one that nobody disturbed."""
 
 LOOP, LOOP_PIECES = 3_000_000, 500
 """The calibration loop of the reference, and the pieces it is timed in."""
@@ -69,16 +67,24 @@ class Timing:
         return self.telling / (self.micros - self.telling) if self.telling else 0.0
 
 
-def calibration(clock: Clock = time.perf_counter) -> float:
-    """Seconds that the loop of the reference takes here when nobody disturbs it.
+class Calibration:
+    """How long the loop of the reference takes here; the best time of each of its pieces counts."""
 
-    It is cut into pieces and the best of several runs of each piece counts, as it does for scenarios.
-    """
-    edges = range(0, LOOP + 1, LOOP // LOOP_PIECES)
-    total = 0.0
-    for start, end in pairwise(edges):
-        total += min(_seconds(partial(_loop, start, end), clock) for _ in range(9))
-    return total
+    def __init__(self, clock: Clock = time.perf_counter) -> None:
+        self._clock = clock
+        self._best = [float("inf")] * LOOP_PIECES
+
+    def run(self) -> None:
+        """Time every piece once more."""
+        size = LOOP // LOOP_PIECES
+        for piece, known in enumerate(self._best):
+            work = partial(_loop, piece * size, (piece + 1) * size)
+            self._best[piece] = min(known, _seconds(work, self._clock))
+
+    @property
+    def seconds(self) -> float:
+        """The whole loop, as far as it was timed."""
+        return sum(self._best)
 
 
 def _loop(start: int, end: int) -> int:
@@ -94,40 +100,51 @@ def _seconds(work: Callable[[], object], clock: Clock) -> float:
     return clock() - start
 
 
-@dataclass(frozen=True, slots=True)
-class Bench:
-    """How to measure: the judge of selectors, where share ids come from, and the reference."""
+class Trial:
+    """One scenario while it is being measured; every round may find a better time."""
 
-    judge: Judge
-    new_share_id: Callable[[], str]
-    reference: Reference | None = None
-    calibration: float = 0.0
-    clock: Clock = time.perf_counter
+    def __init__(
+        self,
+        scenario: Scenario,
+        judge: Judge,
+        new_share_id: Callable[[], str],
+        clock: Clock = time.perf_counter,
+    ) -> None:
+        self._scenario = scenario
+        self._judge = judge
+        self._new_share_id = new_share_id
+        self._clock = clock
+        self._stock = scenario.stock(judge)
+        self._micros = self._telling = float("inf")
+        ask = ask_of(scenario.claims, self._stock.classes.get)
+        story = list(search(ask, self._stock.seen_from(scenario.nodes[-1]).shape))
+        self._retell = _retelling(story) if scenario.kind != "nodes" else None
 
-    def timing(self, scenario: Scenario) -> Timing:
-        """Measure one scenario."""
-        ending, right = self._checked(scenario)
-        fresh = scenario.kind == "hard"
-        micros = (
-            self._fresh(scenario) if fresh else self._warm(self._operation(scenario, self._stock(scenario)))
-        )
-        telling = self._warm(_retelling(self._story(scenario))) if scenario.kind != "nodes" else 0.0
-        return Timing(scenario, ending, right, micros, self._scaled(scenario.name), telling)
+    def run(self) -> None:
+        """Measure for a while."""
+        if self._scenario.kind == "hard":
+            stock = self._scenario.stock(self._judge)
+            once = _seconds(self._operation(stock), self._clock) * 1e6
+            self._micros = min(self._micros, once)
+        else:
+            self._micros = min(self._micros, self._warm(self._operation(self._stock)))
+        if self._retell is not None:
+            self._telling = min(self._telling, self._warm(self._retell))
 
-    def _stock(self, scenario: Scenario) -> Stock:
-        return scenario.stock(self.judge)
+    def timing(self, reference: Reference | None, calibration: float) -> Timing:
+        """What was found, beside the reference."""
+        scaled = None
+        if reference is not None and self._scenario.name in reference.times:
+            scaled = reference.times[self._scenario.name] * calibration / reference.calibration
+        telling = 0.0 if self._retell is None else self._telling
+        return Timing(self._scenario, *self._checked(), self._micros, scaled, telling)
 
-    def _scaled(self, name: str) -> float | None:
-        if self.reference is None or name not in self.reference.times:
-            return None
-        return self.reference.times[name] * self.calibration / self.reference.calibration
-
-    def _operation(self, scenario: Scenario, stock: Stock) -> Callable[[], object]:
+    def _operation(self, stock: Stock) -> Callable[[], object]:
         """What is timed: one pod, from its claims to their allocations."""
-        claims, nodes = scenario.claims, scenario.nodes
-        if scenario.kind != "nodes":
+        claims, nodes, new_share_id = self._scenario.claims, self._scenario.nodes, self._new_share_id
+        if self._scenario.kind != "nodes":
             (node,) = nodes
-            return lambda: allocate(stock, claims, node, new_share_id=self.new_share_id)
+            return lambda: allocate(stock, claims, node, new_share_id=new_share_id)
 
         def cycle() -> object:
             ask = ask_of(claims, stock.classes.get)
@@ -138,44 +155,34 @@ class Bench:
             if best is None:
                 return None
             view, ending = best
-            return assemble(ask, view, ending.picks, new_share_id=self.new_share_id)
+            return assemble(ask, view, ending.picks, new_share_id=new_share_id)
 
         return cycle
 
     def _warm(self, work: Callable[[], object]) -> float:
         """Microseconds per call, best of several passes over a prepared stock."""
-        once = max(min(_seconds(work, self.clock) for _ in range(3)), 1e-7)
+        once = max(min(_seconds(work, self._clock) for _ in range(3)), 1e-7)
         times = max(1, int(PASS_SECONDS / once))
 
         def many() -> None:
             for _ in range(times):
                 work()
 
-        return min(_seconds(many, self.clock) for _ in range(PASSES)) / times * 1e6
+        return min(_seconds(many, self._clock) for _ in range(PASSES)) / times * 1e6
 
-    def _fresh(self, scenario: Scenario) -> float:
-        """Microseconds of the first call on a fresh stock, best of several."""
-        stocks = [self._stock(scenario) for _ in range(FRESH_PASSES)]
-        return min(_seconds(self._operation(scenario, stock), self.clock) for stock in stocks) * 1e6
-
-    def _checked(self, scenario: Scenario) -> tuple[Ending, bool]:
+    def _checked(self) -> tuple[Ending, bool]:
         """How the search ends on the last node, and whether that is what is expected."""
-        stock = self._stock(scenario)
-        answer = allocate(stock, scenario.claims, scenario.nodes[-1], new_share_id=self.new_share_id)
+        scenario = self._scenario
+        answer = allocate(self._stock, scenario.claims, scenario.nodes[-1], new_share_id=self._new_share_id)
         if isinstance(answer.ending, Solved) is not scenario.found:
             return answer.ending, False
-        results = getattr(answer, "results", ())
+        results = answer.results if isinstance(answer, Allocated) else ()
         devices = tuple(
             f"{device.request}={device.driver}/{device.pool}/{device.device}"
             for result in results
             for device in result.devices.results
         )
         return answer.ending, not scenario.devices or devices == scenario.devices
-
-    def _story(self, scenario: Scenario) -> list[Beat]:
-        stock = self._stock(scenario)
-        ask = ask_of(scenario.claims, stock.classes.get)
-        return list(search(ask, stock.seen_from(scenario.nodes[-1]).shape))
 
 
 def _retelling(story: list[Beat]) -> Callable[[], object]:

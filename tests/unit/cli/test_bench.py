@@ -23,6 +23,7 @@ REFERENCE = {
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bench, "PASSES", 2)
     monkeypatch.setattr(bench, "LOOP", 1000)
+    monkeypatch.setattr(bench, "ROUNDS", 1)
 
 
 def scenario(
