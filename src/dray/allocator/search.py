@@ -50,13 +50,14 @@ class Frame:
     )
 
     def __init__(self, choice: Choice, alternative: int, options: Options, mark: int, before: int) -> None:
+        want = choice.wants[alternative]
         self.choice = choice
         self.alternative = alternative
-        self.want: Want = choice.wants[alternative]
+        self.want: Want = want
         self.options = options
         self.mark = mark
         self.before = before
-        self.count = options.suiting.bit_count() if self.want.wants_all else self.want.count
+        self.count = options.suiting.bit_count() if want.wants_all else want.count
         self.nth = self.cursor = 0
         self.allowed = -1
         self.hopeless = False

@@ -32,6 +32,8 @@ MAX_RESULTS = 32
 EVERY = -1
 """The count of a want for all matching devices."""
 
+_MODES = (EXACT_COUNT, ALL)
+
 Classes = Callable[[str], DeviceClass | None]
 
 
@@ -122,7 +124,8 @@ class _Reader:
         name, exactly, first = request.name, request.exactly, request.first_available
         if exactly is not None and not first:
             want = self._want(name, exactly, bool(exactly.admin_access))
-            self._least += max(want.count, 0)
+            if want.count > 0:
+                self._least += want.count
             return (want,)
         if first and exactly is None:
             wants = tuple([self._want(f"{name}/{sub.name}", sub, False) for sub in first])
@@ -139,7 +142,7 @@ class _Reader:
             raise self._fault("spec.devices.requests", why)
 
     def _want(self, name: str, ask: ExactDeviceRequest | DeviceSubRequest, admin: bool) -> Want:
-        if ask.allocation_mode not in (EXACT_COUNT, ALL):
+        if ask.allocation_mode not in _MODES:
             why = f"allocation mode `{ask.allocation_mode}` is unknown; expected `ExactCount` or `All`"
             raise self._fault(f"request `{name}`", why)
         if ask.count < 0:
