@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import msgspec
@@ -26,7 +26,8 @@ from dray.api.meta import ObjectMeta
 from dray.api.resource import DeviceClass, ResourceClaim, ResourceClaimTemplate, ResourceSlice
 from dray.errors import DecodeError, InputError
 from dray.lint.identity import Known, Workload, identify
-from dray.manifests import Document, expanded
+from dray.manifests import Document, Source, expanded
+from dray.manifests.jsontext import looks_like_json
 from dray.sim.workloads import pods_of
 
 DEFAULT_NAMESPACE = "default"
@@ -35,6 +36,9 @@ LONE_NODE = "node"
 
 Key = tuple[str, str, str]
 """Kind, namespace, name."""
+
+Spot = str | Document
+"""`file:line`, or a document without its value that can still find it."""
 
 T = TypeVar("T")
 
@@ -61,11 +65,12 @@ class Bundle:
     classic_claims: tuple[ClassicClaim, ...] = ()
     remarks: tuple[str, ...] = ()
     node_remarks: tuple[str, ...] = ()
-    places: Mapping[Key, str] = field(default_factory=dict)
+    places: Mapping[Key, Spot] = field(default_factory=dict)
 
     def place(self, obj: Any) -> str:
         """Where an object stands, as `file:line`; empty for one that was made here."""
-        return self.places.get((obj.kind, obj.metadata.namespace, obj.metadata.name), "")
+        spot = self.places.get((obj.kind, obj.metadata.namespace, obj.metadata.name))
+        return "" if spot is None else _shown(spot)
 
 
 def gather(documents: Iterable[Document], *, now: str) -> Bundle:
@@ -99,7 +104,9 @@ class _Desk:
         self._now = now
         self._found: dict[type, list[Any]] = {}
         self._aside: Counter[str] = Counter()
-        self.places: dict[Key, str] = {}
+        self._source: Source | None = None
+        self._source_is_json = False
+        self.places: dict[Key, Spot] = {}
         self.problems: list[str] = []
         self.remarks: list[str] = []
 
@@ -154,10 +161,17 @@ class _Desk:
         # Claims of both groups share their names (C-51), so the group is not part of the key.
         key = (kind.name, obj.metadata.namespace, name)
         if name and key in self.places:
-            self._broken(item, "metadata.name", f"{kind.name} `{name}` is here again, see {self.places[key]}")
+            first = _shown(self.places[key])
+            self._broken(item, "metadata.name", f"{kind.name} `{name}` is here again, see {first}")
             return
-        self.places[key] = _place(item, "")
+        self.places[key] = replace(item, value=None) if self._is_json(item) else _place(item, "")
         self._found.setdefault(type(obj), []).append(obj)
+
+    def _is_json(self, item: Document) -> bool:
+        """Whether finding a place takes a second reading of the text; then it waits until somebody asks."""
+        if item.source is not self._source:
+            self._source, self._source_is_json = item.source, looks_like_json(item.source.text)
+        return self._source_is_json
 
     def _make_pods(self, item: Document, way: str) -> None:
         """The pods that the template of a workload stands for."""
@@ -203,6 +217,10 @@ def listed(names: Iterable[str], most: int = 5) -> str:
     every = list(names)
     shown = ", ".join(f"`{name}`" for name in every[:most])
     return f"{shown} and {len(every) - most} more" if len(every) > most else shown
+
+
+def _shown(spot: Spot) -> str:
+    return spot if isinstance(spot, str) else _place(spot, "")
 
 
 def _place(item: Document, path: str) -> str:

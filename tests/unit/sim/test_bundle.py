@@ -101,6 +101,15 @@ def test_what_stands_there_twice_is_broken_input(text, said):
     assert said in str(refused.value)
 
 
+def test_places_in_json_are_found_when_they_are_asked_for():
+    item = '{"apiVersion": "v1", "kind": "Node", "metadata": {"name": "%s"}}'
+    text = '{"apiVersion": "v1", "kind": "List", "items": [\n' + item % "a" + ",\n" + item % "b" + "]}"
+    cluster = gather(documents(text, "dump.json"), now=NOW)
+    assert [cluster.place(known) for known in cluster.nodes] == ["dump.json:2", "dump.json:3"]
+    with pytest.raises(BundleError, match=r"dump.json:3: Node `a` is here again, see dump.json:2"):
+        gather(documents(text.replace('"b"', '"a"'), "dump.json"), now=NOW)
+
+
 def test_a_classic_claim_may_not_share_its_name_with_another_claim():
     classic = "apiVersion: cdi.k8s.io/v1alpha1\nkind: ResourceClaim\nmetadata: {name: c}\n"
     with pytest.raises(BundleError, match="is here again"):
