@@ -39,6 +39,7 @@ _WE_REFUSE = re.compile(
 _THEY_REFUSE = re.compile(
     r"no matching overload for '_[<>]=?_' applied to '\((int|uint|double), (int|uint|double)\)'"
     r"|no matching overload for '(indexOf|lastIndexOf)'"  # of lists
+    r"|expression of type 'dyn' cannot be the range"  # an item of `[]` again
     r"|applied to '.*T%\d"  # items of `[]`, whose type the oracle settles on too early
 )
 _WE_FAIL = re.compile(
@@ -46,14 +47,13 @@ _WE_FAIL = re.compile(
     r"|no such overload: (int|uint|double)\(bool\)"
 )
 _THEY_FAIL = re.compile(
-    r"No matching overloads found : @in$"  # of what is never a key
-    r"|No matching overloads found : _\[\?_\]\(list, (double|uint64)\)"
+    r"No matching overloads found : _\[\?_\]\(list, (double|uint64)\)"
     r"|No matching overloads found : \(list\)\.(indexOf|lastIndexOf)\("
     r"|<start> or <end> is greater than <string>.size\(\)"  # up to the very end is allowed
     r"|Applying SELECT to non-message type"  # of what has no parts, by `has` and `.?`
 )
-# The oracle loses the value of a bound name in a chain of `&&` or `||`.
-_LOST_NAME = re.compile(r"No matching overloads found : _(\|\||&&)_")
+# The oracle loses the value of a bound name in a chain of `&&` or `||`, and in a branch of `?:`.
+_LOST_NAME = re.compile(r"No matching overloads found : _(\|\||&&)_|^a value of type")
 
 
 @dataclass(frozen=True)
