@@ -88,7 +88,7 @@ def timings(rounds: int) -> list[Timing]:
     """All measurements of objects."""
     slice_model, claim_model = by_kubernetes("V1ResourceSlice"), by_kubernetes("ResourceV1ResourceClaim")
     slices = material.texts(material.slice_document, rounds * 4, seed=1)
-    rotating = slices[: 2 * 4] * (rounds // 2)
+    rotating = slices[:8] * (rounds * 2)
     claims = material.texts(material.claim_document, rounds * 50, seed=2)
     new_claims = material.texts(material.new_claim_document, rounds * 10, seed=5)
     warm = (
@@ -101,8 +101,8 @@ def timings(rounds: int) -> list[Timing]:
     }
     found: list[Timing] = []
     for what, texts, model, first, turn in (
-        ("slice of 128 devices, eight in turns", rotating, slice_model, warm[0], 4),
-        ("slice of 128 devices, never seen", slices[2 * 4 :], slice_model, warm[0], 4),
+        ("slice of 128 devices, eight in turns", rotating, slice_model, warm[0], 16),
+        ("slice of 128 devices, never seen", slices[8:], slice_model, warm[0], 4),
         ("allocated claim, fifty in turns", claims[:50] * rounds, claim_model, warm[1], 50),
         ("allocated claim, never seen", claims, claim_model, warm[1], 50),
         ("allocated claim, selector never seen", new_claims, claim_model, warm[1], 10),

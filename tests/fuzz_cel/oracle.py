@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from typing import Any
 
 MODULE = "cel_expr_python"
-INSTALL = "install requirements/cel-oracle.txt to compare with another implementation of CEL"
+INSTALL = "install requirements/oracle.txt to compare with another implementation of CEL"
 
 _CONFIG = """
 name: selectors
