@@ -14,7 +14,8 @@ from typing import Any
 
 import msgspec
 
-from dray.api import classic, core, resource
+from dray.api import bystanders, classic, core, resource
+from dray.api.preparation import Preparation
 from dray.errors import DecodeError
 
 
@@ -31,6 +32,8 @@ class Kind:
     open: bool = False
     subresources: tuple[str, ...] = ()
     short_names: tuple[str, ...] = ()
+    kept_as: tuple[str, str] | None = None
+    """Group and kind under which the same objects are kept, when this is another name for them."""
 
     @property
     def version(self) -> str:
@@ -54,8 +57,26 @@ class Kind:
 
 _DEVICES = "resource.k8s.io"
 _CLASSIC = "cdi.k8s.io"
+_RBAC = "rbac.authorization.k8s.io"
+_OURS = "dray.dev"
 _ALL = ("v1", "v1beta2", "v1beta1")
 _ALPHA = ("v1alpha1",)
+
+
+def _kept(row: bystanders.Bystander, view: type[msgspec.Struct], *, namespaced: bool) -> Kind:
+    """The row of a kind that is kept and not looked into."""
+    return Kind(
+        row.group,
+        row.name,
+        row.plural,
+        view,
+        (row.version,),
+        namespaced=namespaced,
+        open=True,
+        subresources=("status",) if row.status else (),
+        short_names=row.short_names,
+    )
+
 
 KINDS: tuple[Kind, ...] = (
     Kind(_DEVICES, "DeviceClass", "deviceclasses", resource.DeviceClass, _ALL, namespaced=False),
@@ -90,11 +111,19 @@ KINDS: tuple[Kind, ...] = (
         core.Namespace,
         namespaced=False,
         open=True,
-        subresources=("status",),
+        subresources=("status", "finalize"),
         short_names=("ns",),
     ),
     Kind("", "Event", "events", core.Event, open=True, short_names=("ev",)),
-    Kind("events.k8s.io", "Event", "events", core.Event, open=True, short_names=("ev",)),
+    Kind(
+        "events.k8s.io",
+        "Event",
+        "events",
+        core.Event,
+        open=True,
+        short_names=("ev",),
+        kept_as=("", "Event"),
+    ),
     Kind(
         "",
         "ResourceQuota",
@@ -105,6 +134,26 @@ KINDS: tuple[Kind, ...] = (
         short_names=("quota",),
     ),
     Kind("coordination.k8s.io", "Lease", "leases", core.Lease, open=True),
+    Kind("", "ConfigMap", "configmaps", core.Bystander, open=True, short_names=("cm",)),
+    Kind("", "Secret", "secrets", core.Bystander, open=True),
+    Kind(
+        "",
+        "ServiceAccount",
+        "serviceaccounts",
+        core.Bystander,
+        open=True,
+        subresources=("token",),
+        short_names=("sa",),
+    ),
+    Kind(_RBAC, "Role", "roles", core.Bystander, open=True),
+    Kind(_RBAC, "RoleBinding", "rolebindings", core.Bystander, open=True),
+    Kind(_RBAC, "ClusterRole", "clusterroles", core.ClusterBystander, open=True, namespaced=False),
+    Kind(
+        _RBAC, "ClusterRoleBinding", "clusterrolebindings", core.ClusterBystander, open=True, namespaced=False
+    ),
+    Kind(_OURS, "Preparation", "preparations", Preparation, _ALPHA, namespaced=False),
+    *(_kept(row, core.Bystander, namespaced=True) for row in bystanders.IN_NAMESPACES),
+    *(_kept(row, core.ClusterBystander, namespaced=False) for row in bystanders.IN_THE_CLUSTER),
 )
 
 _BY_NAME: Mapping[tuple[str, str], Kind] = MappingProxyType({(kind.group, kind.name): kind for kind in KINDS})

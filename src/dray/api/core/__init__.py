@@ -4,6 +4,7 @@ A projection holds only what dray reads; the object itself stays a document with
 with, and is changed by patch. Nothing here is ever written back.
 """
 
+from dray.api.core.bystander import Bystander, ClusterBystander
 from dray.api.core.cluster import (
     Event,
     Lease,
@@ -27,6 +28,8 @@ from dray.api.core.pod import (
 )
 
 __all__ = [
+    "Bystander",
+    "ClusterBystander",
     "Container",
     "ContainerClaim",
     "ContainerResources",

@@ -18,6 +18,7 @@ import msgspec
 from dray.api import classic, core, resource
 from dray.api.fields import FieldError
 from dray.api.kinds import KINDS
+from dray.api.preparation import Preparation
 from dray.api.validate.claim import claim, claim_update
 from dray.api.validate.claimstatus import claim_allocation, claim_status, claim_status_update
 from dray.api.validate.classic import (
@@ -30,6 +31,7 @@ from dray.api.validate.classic import (
 from dray.api.validate.deviceclass import device_class
 from dray.api.validate.metadata import metadata, metadata_update
 from dray.api.validate.pod import pod, pod_status, pod_update
+from dray.api.validate.preparation import preparation, preparation_update
 from dray.api.validate.rules import Errors
 from dray.api.validate.slice import resource_slice, resource_slice_update
 from dray.api.validate.stored import fresh
@@ -79,6 +81,7 @@ RULES: Mapping[type, Rules] = MappingProxyType(
             classic_claim_status,
             classic_claim_status_update,
         ),
+        Preparation: Rules(preparation, _nothing, preparation_update),
         core.Pod: Rules(pod, _nothing, pod_update, pod_status),
         core.Namespace: Rules(names=dns_label),
     }

@@ -1,0 +1,114 @@
+"""What a request asks for, and by whom: values that every part of the server reads and none changes."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+from dray.api.jsontext import write_json
+from dray.api.kinds import Kind
+
+ANONYMOUS = "system:anonymous"
+AUTHENTICATED, UNAUTHENTICATED = "system:authenticated", "system:unauthenticated"
+MASTERS, NODES = "system:masters", "system:nodes"
+NODE_PREFIX = "system:node:"
+
+READS = frozenset({"get", "list", "watch"})
+WRITES = frozenset({"create", "update", "patch", "delete", "deletecollection"})
+
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """Who asks, as authentication found out."""
+
+    name: str
+    groups: tuple[str, ...] = ()
+    uid: str = ""
+    extra: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: MappingProxyType({}))
+
+    @property
+    def node(self) -> str | None:
+        """The name of the node, when a node asks."""
+        if NODES in self.groups and self.name.startswith(NODE_PREFIX):
+            return self.name.removeprefix(NODE_PREFIX)
+        return None
+
+
+NOBODY = User(ANONYMOUS, (UNAUTHENTICATED,))
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """What is asked for.
+
+    Verbs are those of Kubernetes: get list watch create update patch delete deletecollection for resources;
+    the HTTP method in lower case for paths that are none (`kind` is None then). `plural` and `group` are also
+    set for resources outside the table of kinds, such as reviews.
+    """
+
+    verb: str
+    path: str
+    kind: Kind | None = None
+    group: str = ""
+    version: str = ""
+    plural: str = ""
+    namespace: str = ""
+    name: str = ""
+    subresource: str = ""
+    query: Mapping[str, str] = _NOTHING
+
+    @property
+    def is_resource(self) -> bool:
+        return bool(self.plural)
+
+    @property
+    def dry_run(self) -> bool:
+        return "dryRun" in self.query
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A call with everything that came along: who asks, headers (lower-case names) and the body."""
+
+    call: Call
+    user: User
+    headers: Mapping[str, str] = _NOTHING
+    body: bytes = b""
+    audit_id: str = ""
+
+    @property
+    def accept(self) -> str:
+        return self.headers.get("accept", "") or "*/*"
+
+    @property
+    def content_type(self) -> str:
+        """The media type of the body; Python's official client sends none and means JSON."""
+        return self.headers.get("content-type", "").partition(";")[0].strip().lower() or "application/json"
+
+    @property
+    def manager(self) -> str:
+        """Who owns the fields this request writes: `fieldManager`, or the program's name."""
+        given = self.call.query.get("fieldManager", "")
+        return given or self.headers.get("user-agent", "").partition("/")[0].strip() or "unknown"
+
+
+JSON = "application/json"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What goes back: a whole body, or a stream of parts."""
+
+    code: int
+    body: bytes | AsyncIterator[bytes]
+    content_type: str = JSON
+    headers: Sequence[tuple[str, str]] = ()
+
+
+def json_answer(document: Any, code: int = 200, headers: Sequence[tuple[str, str]] = ()) -> Answer:
+    """A document as an answer."""
+    return Answer(code, write_json(document), JSON, headers)

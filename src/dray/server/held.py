@@ -1,0 +1,154 @@
+"""An object as the server holds it: the bytes in the store, and how they are read and served.
+
+Theory of operation: an object is kept as the JSON of its internal version without `resourceVersion`, which is
+the revision of its last write and known to the store. To serve it, the version is spliced in behind the
+opening that all objects of a kind share; nothing is parsed. What is parsed on demand is not kept: most
+objects are read far less often than they lie in memory.
+
+Rules for this file: keys and bytes are made and taken apart here and nowhere else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+
+from dray.api.codec import decode_document
+from dray.api.jsontext import read_json, write_json
+from dray.api.kinds import KINDS, Kind, kind_named
+from dray.store import Entry
+
+ROOT = b"/registry/"
+LEDGER = b"/ledger/"
+
+
+@lru_cache(maxsize=256)
+def keeper(kind: Kind) -> Kind:
+    """The kind under which objects are kept: itself, unless it is another name for one."""
+    if kind.kept_as is None:
+        return kind
+    kept = kind_named(*kind.kept_as)
+    assert kept is not None
+    return kept
+
+
+@lru_cache(maxsize=256)
+def kind_prefix(kind: Kind) -> bytes:
+    """Where all objects of a kind are."""
+    kept = keeper(kind)
+    return b"%s%s/%s/" % (ROOT, (kept.group or "core").encode(), kept.plural.encode())
+
+
+def prefix(kind: Kind, namespace: str = "") -> bytes:
+    """Where the objects of a kind are, in one namespace or in all."""
+    return kind_prefix(kind) + (namespace.encode() + b"/" if kind.namespaced and namespace else b"")
+
+
+def key(kind: Kind, namespace: str, name: str) -> bytes:
+    """Where one object is."""
+    return prefix(kind, namespace) + name.encode()
+
+
+_BY_PREFIX: dict[bytes, Kind] = {kind_prefix(kind): kind for kind in KINDS if kind.kept_as is None}
+
+
+def kind_at(place: bytes) -> Kind | None:
+    """The kind of the object at a key."""
+    group_end = place.find(b"/", len(ROOT))
+    end = place.find(b"/", group_end + 1)
+    return _BY_PREFIX.get(place[: end + 1])
+
+
+@lru_cache(maxsize=256)
+def _opening(kind: Kind) -> bytes:
+    return b'{"apiVersion":"%s","kind":"%s","metadata":{' % (
+        kind.internal_api_version.encode(),
+        kind.name.encode(),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """One object at one revision."""
+
+    kind: Kind
+    key: bytes
+    value: bytes
+    revision: int
+
+    @classmethod
+    def of(cls, entry: Entry) -> Held:
+        kind = kind_at(entry.key)
+        assert kind is not None, entry.key
+        return cls(kind, entry.key, entry.value, entry.mod_revision)
+
+    @property
+    def namespace(self) -> str:
+        place, slash, _ = self.key[len(kind_prefix(self.kind)) :].decode().rpartition("/")
+        return place if slash else ""
+
+    @property
+    def name(self) -> str:
+        return self.key.decode().rpartition("/")[2]
+
+    @property
+    def served(self) -> bytes:
+        """The JSON of the internal version, as clients get it."""
+        opening = _opening(self.kind)
+        return b'%s"resourceVersion":"%d",%s' % (opening, self.revision, self.value[len(opening) :])
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """The object as plain values, in the internal version; a fresh copy each time."""
+        document: dict[str, Any] = read_json(self.value)
+        document["metadata"]["resourceVersion"] = str(self.revision)
+        return document
+
+    @property
+    def view(self) -> Any:
+        """The struct of the kind: whole for closed kinds, what we read for open ones."""
+        return decode_document(self.document).object
+
+    @property
+    def metadata(self) -> Metadata:
+        """What a list or watch must know of an object to choose it."""
+        return _HEAD.decode(self.value).metadata
+
+
+class Metadata(msgspec.Struct, frozen=True, rename="camel"):
+    """The metadata that the server itself reads."""
+
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    generation: int = 0
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    finalizers: tuple[str, ...] = ()
+    owner_references: tuple[dict[str, Any], ...] = ()
+    creation_timestamp: str | None = None
+    deletion_timestamp: str | None = None
+    deletion_grace_period_seconds: int | None = None
+
+
+class _Head(msgspec.Struct, frozen=True):
+    metadata: Metadata
+
+
+_HEAD = msgspec.json.Decoder(_Head)
+
+
+def stored_bytes(kind: Kind, document: Mapping[str, Any]) -> bytes:
+    """A document of the internal version as it is kept: kind and metadata first, no `resourceVersion`."""
+    metadata = {name: value for name, value in document["metadata"].items() if name != "resourceVersion"}
+    rest = {name: value for name, value in document.items() if name not in ("apiVersion", "kind", "metadata")}
+    ordered = {
+        "apiVersion": kind.internal_api_version,
+        "kind": kind.name,
+        "metadata": metadata,
+    }
+    return write_json(ordered | rest)
