@@ -194,13 +194,12 @@ class Closing:
 
 def holds(compare: Compare, current: Entry | None) -> bool:
     """Whether the compare is true of what stands under its key."""
-    match compare:
-        case Unchanged(mod_revision=wanted):
-            return wanted == (current.mod_revision if current else 0)
-        case Absent():
-            return current is None
-        case ValueIs(value=wanted_value):
-            return current is not None and current.value == wanted_value
+    # Asked for every compare of every write, and looking at the type is several times faster than `match`.
+    if type(compare) is Unchanged:
+        return compare.mod_revision == (0 if current is None else current.mod_revision)
+    if type(compare) is ValueIs:
+        return current is not None and current.value == compare.value
+    return current is None
 
 
 def prefix_end(prefix: bytes) -> bytes | None:
@@ -216,12 +215,14 @@ def range_start(prefix: bytes, start_after: bytes | None) -> bytes:
 
 def check_txn(compares: Sequence[Compare], writes: Sequence[Write]) -> None:
     """A transaction writes each key once, since it has one revision; and no key is empty."""
-    keys = [write.key for write in writes]
-    if len(set(keys)) != len(keys):
-        twice = next(key for key in keys if keys.count(key) > 1)
+    keys = {write.key for write in writes}
+    if len(keys) != len(writes):
+        written = [write.key for write in writes]
+        twice = next(key for key in written if written.count(key) > 1)
         raise ValueError(f"key `{twice!r}` is written twice in one transaction")
-    if not all(isinstance(write, Delete) or isinstance(write.value, bytes) for write in writes):
-        raise TypeError("a value is bytes")
+    for write in writes:
+        if type(write) is Put and type(write.value) is not bytes:
+            raise TypeError("a value is bytes")
     if b"" in keys or any(compare.key == b"" for compare in compares):
         raise ValueError("a key has at least one byte")
 

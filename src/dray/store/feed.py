@@ -6,6 +6,10 @@ costs no memory, until it stands exactly where the hub stands; because nothing e
 comparison and the subscription, there is neither a gap nor an overlap. From then on batches wait for it in
 a buffer. Whoever lets the buffer overflow is cut off, so that a dead reader never holds memory.
 
+Watchers stand under the prefix they watch. Keys are parted by slashes and most prefixes end at one, so a key
+finds its watchers by looking up its own beginnings; what others watch costs nothing. All watchers of one
+prefix get the same batch.
+
 Rules for this file: one thread only; nothing here knows where the history is kept.
 """
 
@@ -13,11 +17,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
 from typing import Protocol
 
-from dray.store.base import BUFFERED_EVENTS, FIRST_REVISION, Batch
+from dray.store.base import BUFFERED_EVENTS, FIRST_REVISION, Batch, Event
 from dray.store.errors import Closed, SlowWatcher
+
+SLASH = b"/"
 
 
 class History(Protocol):
@@ -40,8 +46,8 @@ class Buffer:
         self._waiting: deque[Batch] = deque()
         self._events = 0
         self._error: Exception | None = None
-        self._reader: asyncio.Future[None] | None = None
-        self._source: asyncio.Future[None] | None = None
+        self._reader: asyncio.Future[bool] | None = None
+        self._source: asyncio.Future[bool] | None = None
         self.handed_out = 0
 
     def put(self, batch: Batch, *, bounded: bool = True) -> None:
@@ -78,22 +84,30 @@ class Buffer:
             if self._error is not None:
                 raise self._error
             self._wake(self._source)
-            self._reader = asyncio.get_running_loop().create_future()
-            try:
-                async with asyncio.timeout(patience):
-                    await self._reader
-            except TimeoutError:
+            if not await self._woken(patience):
                 return None
-            finally:
-                self._reader = None
         batch = self._waiting.popleft()
         self._events -= len(batch.events)
         self.handed_out = batch.revision
         return batch
 
-    def _wake(self, sleeper: asyncio.Future[None] | None) -> None:
+    async def _woken(self, patience: float | None) -> bool:
+        """Sleep until something came; False when it took too long."""
+        loop = asyncio.get_running_loop()
+        reader: asyncio.Future[bool] = loop.create_future()
+        self._reader = reader
+        # Cheaper than a timeout of asyncio: a thousand watchers start one for every event.
+        alarm = None if patience is None else loop.call_later(patience, self._wake, reader, False)
+        try:
+            return await reader
+        finally:
+            self._reader = None
+            if alarm is not None:
+                alarm.cancel()
+
+    def _wake(self, sleeper: asyncio.Future[bool] | None, came: bool = True) -> None:
         if sleeper is not None and not sleeper.done():
-            sleeper.set_result(None)
+            sleeper.set_result(came)
 
 
 class Hub:
@@ -102,22 +116,36 @@ class Hub:
     def __init__(self, revision: int, limit: int = BUFFERED_EVENTS) -> None:
         self.revision = revision
         self._limit = limit
-        self._watchers: dict[Buffer, bytes] = {}
+        self._watchers: dict[bytes, set[Buffer]] = {}
+        self._odd_lengths: dict[int, int] = {}
+        self._arrivals: list[tuple[int, asyncio.Future[None]]] = []
         self._closed: Exception | None = None
 
     def publish(self, batches: Iterable[Batch]) -> None:
         for batch in batches:
             self.revision = batch.revision
-            for buffer, prefix in self._watchers.items():
-                seen = only(batch, prefix)
-                if seen.events:
-                    buffer.put(seen)
+            if self._watchers:
+                self._hand_out(batch)
+        if self._arrivals:
+            self._wake_arrived()
 
     def close(self, error: Exception) -> None:
         """End all watches, now and later."""
         self._closed = error
-        for buffer in self._watchers:
-            buffer.fail(error)
+        for buffers in self._watchers.values():
+            for buffer in buffers:
+                buffer.fail(error)
+        for _, waiting in self._arrivals:
+            if not waiting.done():
+                waiting.set_exception(error)
+
+    async def reached(self, revision: int) -> None:
+        """Wait until everything up to `revision` was published."""
+        if self.revision < revision:
+            self._check_open()
+            waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._arrivals.append((revision, waiting))
+            await waiting
 
     async def watch(
         self, history: History, prefix: bytes, after: int, bookmarks: float | None
@@ -134,7 +162,7 @@ class Hub:
         self._check_open()
         buffer = Buffer(self._limit)
         buffer.handed_out = cursor
-        self._watchers[buffer] = prefix
+        self._enter(buffer, prefix)
         try:
             while True:
                 live = await buffer.get(bookmarks)
@@ -143,7 +171,57 @@ class Hub:
                 elif live.revision > cursor:
                     yield live
         finally:
-            del self._watchers[buffer]
+            self._leave(buffer, prefix)
+
+    def _enter(self, buffer: Buffer, prefix: bytes) -> None:
+        if prefix not in self._watchers:
+            self._watchers[prefix] = set()
+            if not prefix.endswith(SLASH):
+                self._odd_lengths[len(prefix)] = self._odd_lengths.get(len(prefix), 0) + 1
+        self._watchers[prefix].add(buffer)
+
+    def _leave(self, buffer: Buffer, prefix: bytes) -> None:
+        self._watchers[prefix].discard(buffer)
+        if self._watchers[prefix]:
+            return
+        del self._watchers[prefix]
+        if not prefix.endswith(SLASH):
+            self._odd_lengths[len(prefix)] -= 1
+            if not self._odd_lengths[len(prefix)]:
+                del self._odd_lengths[len(prefix)]
+
+    def _hand_out(self, batch: Batch) -> None:
+        seen: dict[bytes, list[Event]] = {}
+        for event in batch.events:
+            for prefix in self._watched_beginnings(event.key):
+                seen.setdefault(prefix, []).append(event)
+        for prefix, events in seen.items():
+            whole = len(events) == len(batch.events)
+            part = batch if whole else Batch(batch.revision, tuple(events))
+            for buffer in self._watchers[prefix]:
+                buffer.put(part)
+
+    def _watched_beginnings(self, key: bytes) -> Iterator[bytes]:
+        watchers = self._watchers
+        end = key.find(SLASH) + 1
+        while end:
+            if (beginning := key[:end]) in watchers:
+                yield beginning
+            end = key.find(SLASH, end) + 1
+        for length in self._odd_lengths:
+            beginning = key[:length]
+            # One that is too long, or ends at a slash, was met above or is none of this key.
+            if len(beginning) == length and beginning in watchers and not beginning.endswith(SLASH):
+                yield beginning
+
+    def _wake_arrived(self) -> None:
+        still = []
+        for revision, waiting in self._arrivals:
+            if revision > self.revision:
+                still.append((revision, waiting))
+            elif not waiting.done():
+                waiting.set_result(None)
+        self._arrivals = still
 
     def _check_open(self) -> None:
         if self._closed is not None:

@@ -62,7 +62,12 @@ def connect(path: Path, *, writer: bool) -> sqlite3.Connection:
     # Quoting keeps `?` and `#` in the name of a file from being read as part of the URI.
     mode = "rw" if writer else "ro"
     connection = sqlite3.connect(
-        f"{path.absolute().as_uri()}?mode={mode}", uri=True, isolation_level=None, check_same_thread=False
+        f"{path.absolute().as_uri()}?mode={mode}",
+        uri=True,
+        isolation_level=None,
+        check_same_thread=False,
+        # The writer has a statement for every number of rows up to a limit, see `group`.
+        cached_statements=256,
     )
     # The writer never waits: there is no other writer, and a checkpoint that meets readers comes again.
     connection.execute(f"PRAGMA busy_timeout = {0 if writer else 10_000}")

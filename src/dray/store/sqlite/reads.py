@@ -11,12 +11,13 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from dray.store.base import Batch, Entry, Page, prefix_end, range_start
-from dray.store.errors import Compacted, Damaged, FutureRevision
+from dray.store.errors import Compacted, FutureRevision, StoreError
 from dray.store.sqlite.rows import (
     COLUMNS,
     PLACES,
     Head,
     Row,
+    agreeing,
     batches_of,
     checked,
     current_row,
@@ -29,6 +30,9 @@ PAST_ROWS = 500
 """How many rows of history a watcher that catches up reads at once."""
 
 T = TypeVar("T")
+Wanted = tuple[bytes, int | None]
+"""A key, and the revision at which it is wanted."""
+Answer = Entry | StoreError | None
 PRESENT = f"SELECT {COLUMNS}, c.key FROM current c JOIN history h ON h.id = c.id WHERE c.key >= ?"
 PAST = (
     f"SELECT {COLUMNS}, h.key FROM (SELECT max(id) AS id FROM history WHERE key >= ? AND id < ? {{end}}"
@@ -50,19 +54,33 @@ def readable(connection: sqlite3.Connection, revision: int | None) -> tuple[Head
     head = read_head(connection)
     if revision is None:
         return head, head.revision
-    if revision < head.compacted:
-        raise Compacted(revision, head.compacted)
-    if revision > head.revision:
-        raise FutureRevision(revision, head.revision)
+    refusal = _refusal(head, revision)
+    if refusal is not None:
+        raise refusal
     return head, revision
 
 
-def get(connection: sqlite3.Connection, key: bytes, revision: int | None) -> Entry | None:
-    head, at = readable(connection, revision)
-    if at == head.revision:
+def _refusal(head: Head, revision: int) -> StoreError | None:
+    if revision < head.compacted:
+        return Compacted(revision, head.compacted)
+    if revision > head.revision:
+        return FutureRevision(revision, head.revision)
+    return None
+
+
+def gets(connection: sqlite3.Connection, asked: Sequence[Wanted]) -> tuple[int, list[Answer]]:
+    """The entries under some keys, all from one state, and its revision; a refusal answers only its own."""
+    head = read_head(connection)
+    return head.revision, [_get(connection, head, key, revision) for key, revision in asked]
+
+
+def _get(connection: sqlite3.Connection, head: Head, key: bytes, revision: int | None) -> Answer:
+    if revision is None or revision == head.revision:
         row = current_row(connection, key)
+    elif (refusal := _refusal(head, revision)) is not None:
+        return refusal
     else:
-        row = _row_before(connection, key, row_id(at + 1))
+        row = _row_before(connection, key, row_id(revision + 1))
     return None if row is None else entry_of(row)
 
 
@@ -84,7 +102,7 @@ def page(
         rows = connection.execute(
             f"{PAST.format(end=before)} ORDER BY h.key LIMIT ?", (start, row_id(at + 1), *bounds, asked)
         )
-    entries = tuple(entry for row in rows if (entry := _agreeing(row)) is not None)
+    entries = tuple(entry for row in rows if (entry := agreeing(row)) is not None)
     if limit is not None and len(entries) > limit:
         return Page(entries[:limit], at, more=True)
     return Page(entries, at)
@@ -122,9 +140,3 @@ def _row_before(connection: sqlite3.Connection, key: bytes, number: int) -> Row 
         f"SELECT {COLUMNS} FROM history h WHERE key = ? AND id < ? ORDER BY id DESC LIMIT 1", (key, number)
     ).fetchone()
     return found
-
-
-def _agreeing(row: tuple[int, bytes, int, int, bytes | None, int, bytes]) -> Entry | None:
-    if row[1] != row[6]:
-        raise Damaged(f"the index leads from key `{row[6]!r}` to `{row[1]!r}`; restore the latest backup")
-    return entry_of(row[:6])

@@ -61,10 +61,6 @@ def row_id(revision: int, place: int = 0) -> int:
     return revision << PLACES | place
 
 
-def row_of(number: int, key: bytes, created: int, version: int, value: bytes | None) -> Row:
-    return (number, key, created, version, value, checksum_of(number, key, created, version, value))
-
-
 def checksum_of(number: int, key: bytes, created: int, version: int, value: bytes | None) -> int:
     kind = b"-" if value is None else b"+"
     return crc32(value or b"", crc32(b"%d %d %d %d %b%b" % (number, created, version, len(key), kind, key)))
@@ -116,6 +112,13 @@ def write_head(connection: sqlite3.Connection, head: Head) -> None:
         "REPLACE INTO head (one, revision, compacted, rows, total, checksum) VALUES (1, ?, ?, ?, ?, ?)",
         (head.revision, head.compacted, head.rows, head.total, head.checksum()),
     )
+
+
+def agreeing(row: tuple[int, bytes, int, int, bytes | None, int, bytes]) -> Entry | None:
+    """The entry of a row that was found by way of the index, whose key stands last."""
+    if row[1] != row[6]:
+        raise Damaged(f"the index leads from key `{row[6]!r}` to `{row[1]!r}`; restore the latest backup")
+    return entry_of(row[:6])
 
 
 def current_row(connection: sqlite3.Connection, key: bytes) -> Row | None:

@@ -1,8 +1,11 @@
 """The store in one file, as the event loop sees it.
 
-Theory of operation: writes go to the writer's thread and come back in groups through one call into the loop,
-which publishes the batches and wakes whoever waits, in that order. Reads run in a few threads with one
-read-only connection each; a read that starts after a write was acknowledged sees it: it was committed.
+Theory of operation: the writes of one turn of the event loop go to the writer's thread together, and come
+back in groups through one call into the loop, which publishes the batches and wakes whoever waits, in that
+order. Hence the hub stands at the newest acknowledged write, and `revision` asks nobody else. Reads run in a
+few threads with one read-only connection each, single keys again one turn of the loop at a time. A read that
+starts after a write was acknowledged sees it: it was committed. A read may also see a commit before its
+writer hears of it; then it waits for the hub, or a later look at the hub would seem to go back in time.
 """
 
 from __future__ import annotations
@@ -35,11 +38,13 @@ from dray.store.sqlite import reads
 from dray.store.sqlite.backup import save
 from dray.store.sqlite.compaction import Compaction
 from dray.store.sqlite.files import Lock, connect, prepare
-from dray.store.sqlite.rows import PLACES, Head, read_head
-from dray.store.sqlite.writer import Job, Writer
+from dray.store.sqlite.group import Job
+from dray.store.sqlite.rows import PLACES, Head
+from dray.store.sqlite.writer import Task, Writer
 
 READERS = 2
 T = TypeVar("T")
+Asked = tuple[reads.Wanted, asyncio.Future[Entry | None]]
 
 
 class SqliteStore(Closing):
@@ -51,6 +56,9 @@ class SqliteStore(Closing):
         self._loop = asyncio.get_running_loop()
         self._hub = Hub(head.revision, buffered_events)
         self._stopped: StoreError | None = None
+        self._jobs: list[Job] = []
+        self._gets: list[Asked] = []
+        self._reading: set[asyncio.Task[None]] = set()
         self._writer = Writer(path, connect(path, writer=True), head, self._delivered)
         self._saving = asyncio.Lock()
         self._own = threading.local()
@@ -73,11 +81,19 @@ class SqliteStore(Closing):
         return cls(path, lock, head, buffered_events)
 
     async def revision(self) -> int:
-        return await self._read(lambda connection: read_head(connection).revision)
+        if self._stopped is not None:
+            raise self._stopped
+        return self._hub.revision
 
     async def get(self, key: bytes, revision: int | None = None) -> Entry | None:
         check_read(None, revision)
-        return await self._read(lambda connection: reads.get(connection, key, revision))
+        if self._stopped is not None:
+            raise self._stopped
+        answer: asyncio.Future[Entry | None] = self._loop.create_future()
+        if not self._gets:
+            self._loop.call_soon(self._send_gets)
+        self._gets.append(((key, revision), answer))
+        return await answer
 
     async def range(
         self,
@@ -88,9 +104,11 @@ class SqliteStore(Closing):
         revision: int | None = None,
     ) -> Page:
         check_read(limit, revision)
-        return await self._read(
+        page = await self._read(
             lambda connection: reads.page(connection, prefix, start_after, limit, revision)
         )
+        await self._hub.reached(page.revision)
+        return page
 
     async def txn(self, compares: Sequence[Compare], writes: Sequence[Write]) -> Committed | Conflict:
         check_txn(compares, writes)
@@ -110,7 +128,7 @@ class SqliteStore(Closing):
             await self.check_readable(revision)
         except Compacted:
             return
-        await self._submit(Job(self._loop.create_future(), chore=Compaction(revision)))
+        await self._submit(Task(self._loop.create_future(), chore=Compaction(revision)))
 
     async def backup(self, target: Path) -> int:
         """Copy the present state into a file of its own while others go on; returns its revision."""
@@ -121,6 +139,7 @@ class SqliteStore(Closing):
     async def close(self) -> None:
         if self._writer.stopped:
             return
+        self._send_jobs()
         self._stopped = self._stopped or closed()
         self._hub.close(self._stopped)
         await asyncio.to_thread(self._readers.shutdown)
@@ -138,10 +157,17 @@ class SqliteStore(Closing):
     async def _submit(self, job: Job) -> Committed | Conflict | None:
         if self._stopped is not None:
             raise self._stopped
-        self._writer.submit(job)
+        if not self._jobs:
+            self._loop.call_soon(self._send_jobs)
+        self._jobs.append(job)
         assert isinstance(job.sender, asyncio.Future)
         outcome: Committed | Conflict | None = await job.sender
         return outcome
+
+    def _send_jobs(self) -> None:
+        """Hand over what was submitted in this turn of the loop; it shares one commit."""
+        jobs, self._jobs = self._jobs, []
+        self._writer.submit(jobs)
 
     def _delivered(self, jobs: list[Job]) -> None:
         """Called by the writer's thread."""
@@ -152,15 +178,36 @@ class SqliteStore(Closing):
     def _answer(self, jobs: list[Job]) -> None:
         self._hub.publish(job.batch for job in jobs if job.batch is not None)
         for job in jobs:
-            self._note_failure(job.outcome)
-            sender = job.sender
+            sender, outcome = job.sender, job.outcome
             assert isinstance(sender, asyncio.Future)
-            if sender.done():
+            if isinstance(outcome, StoreError):
+                self._note_failure(outcome)
+                if not sender.done():
+                    sender.set_exception(outcome)
+            elif not sender.done():
+                sender.set_result(outcome)
+
+    def _send_gets(self) -> None:
+        asked, self._gets = self._gets, []
+        reading = self._loop.create_task(self._answer_gets(asked))
+        self._reading.add(reading)
+        reading.add_done_callback(self._reading.discard)
+
+    async def _answer_gets(self, asked: list[Asked]) -> None:
+        wanted = [want for want, _ in asked]
+        answers: Sequence[Entry | Exception | None]
+        try:
+            seen, answers = await self._read(lambda connection: reads.gets(connection, wanted))
+            await self._hub.reached(seen)
+        except Exception as error:
+            answers = [error] * len(asked)
+        for (_, future), answer in zip(asked, answers, strict=True):
+            if future.done():
                 continue
-            if isinstance(job.outcome, StoreError):
-                sender.set_exception(job.outcome)
+            if isinstance(answer, Exception):
+                future.set_exception(answer)
             else:
-                sender.set_result(job.outcome)
+                future.set_result(answer)
 
     def _note_failure(self, outcome: object) -> None:
         """A store that cannot trust its disk serves nothing more, or it would serve what is not there."""

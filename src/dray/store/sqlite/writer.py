@@ -1,10 +1,10 @@
 """The one thread that writes: many waiting transactions, one commit.
 
-Theory of operation: transactions wait in a queue. The writer takes all that are there, runs them one after
-the other inside one SQLite transaction, each with its own revision, and commits once: one fsync pays for
-all. Only then are the answers and the batches handed to the event loop, in order. A transaction whose
-compares fail writes nothing and is answered with the others. While nobody waits the writer does chores
-(compaction) in small steps.
+Theory of operation: transactions wait in a queue. The writer takes all that are there, works them out one
+after the other (`group`), each with its own revision, and commits once: one fsync pays for all. Only then
+are the answers and the batches handed to the event loop, in order. A transaction whose compares fail writes
+nothing and is answered with the others. While nobody waits the writer does chores (compaction) in small
+steps.
 
 What fails, fails for the whole group, which then never happened: SQLite rolls it back. Two ends: a full disk
 is reported and the next group may try again; after anything else that touches the disk, above all a failed
@@ -21,20 +21,18 @@ import os
 import queue
 import sqlite3
 import threading
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-import msgspec
-
-from dray.store.base import Batch, Committed, Compare, Conflict, Delete, Entry, Event, Mismatch, Write, holds
 from dray.store.errors import Closed, Damaged, OutcomeUnknown, StoreError, WriteFailed
 from dray.store.sqlite.files import connect
-from dray.store.sqlite.rows import Head, Row, current_row, entry_of, row_id, row_of, write_head
+from dray.store.sqlite.group import Job, Recent, State, Work, carry_out, look_up, touched, work_out
+from dray.store.sqlite.rows import Head, write_head
 
 GROUP = 512
-"""How many transactions share one commit at most; bounds how long the first of them waits."""
+"""How many waiting transactions are enough for a commit; bounds how long the first of them waits."""
 CHECKPOINT_COMMITS = 500
 CHECKPOINT_BYTES = 8 << 20
 """After so many commits, or so much written, the write-ahead log is written back into the file."""
@@ -43,8 +41,6 @@ LOG_BYTES = 64 << 20
 
 # The disk did not take the data, and nothing of it counts as written: the log ends before it.
 NOT_WRITTEN = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_SHMSIZE}
-
-Outcome = Committed | Conflict | StoreError | None
 
 
 class Chore(Protocol):
@@ -60,15 +56,10 @@ class Chore(Protocol):
 
 
 @dataclass(slots=True, eq=False)
-class Job:
-    """A transaction or a chore on its way through the writer; `sender` is whoever waits for it."""
+class Task(Job):
+    """A chore on its way through the writer."""
 
-    sender: object
-    compares: Sequence[Compare] = ()
-    writes: Sequence[Write] = ()
-    chore: Chore | None = None
-    outcome: Outcome = None
-    batch: Batch | None = None
+    chore: Chore = field(kw_only=True)
 
 
 Deliver = Callable[[list[Job]], None]
@@ -82,8 +73,9 @@ class Writer:
         self._connection = connection
         self._head = head
         self._deliver = deliver
-        self._queue: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
-        self._chores: list[Job] = []
+        self._queue: queue.SimpleQueue[list[Job] | None] = queue.SimpleQueue()
+        self._chores: list[Task] = []
+        self._recent = Recent()
         self._failure: StoreError | None = None
         self._commits = 0
         self._bytes = 0
@@ -91,8 +83,10 @@ class Writer:
         self._thread = threading.Thread(target=self._run, name="dray-store-writer", daemon=True)
         self._thread.start()
 
-    def submit(self, job: Job) -> None:
-        self._queue.put(job)
+    def submit(self, jobs: list[Job]) -> None:
+        """Take some transactions or chores, which then share one commit if there is room."""
+        for start in range(0, len(jobs), GROUP):
+            self._queue.put(jobs[start : start + GROUP])
 
     @property
     def stopped(self) -> bool:
@@ -107,11 +101,11 @@ class Writer:
         while not self._stopping:
             jobs = self._waiting()
             if self._failure is not None:
-                self._refuse(jobs + self._chores)
+                self._refuse([*jobs, *self._chores])
                 self._chores = []
                 continue
-            self._commit([job for job in jobs if job.chore is None])
-            self._chores += [job for job in jobs if job.chore is not None]
+            self._chores += [job for job in jobs if isinstance(job, Task)]
+            self._commit([job for job in jobs if not isinstance(job, Task)])
             self._step_chore()
             self._checkpoint_if_due()
         self._finish()
@@ -121,11 +115,11 @@ class Writer:
         jobs: list[Job] = []
         try:
             while len(jobs) < GROUP:
-                job = self._queue.get(block=not jobs and not self._chores)
-                if job is None:
+                more = self._queue.get(block=not jobs and not self._chores)
+                if more is None:
                     self._stopping = True
                     return jobs
-                jobs.append(job)
+                jobs += more
         except queue.Empty:
             pass
         return jobs
@@ -134,71 +128,32 @@ class Writer:
         if not jobs:
             return
         try:
-            self._connection.execute("BEGIN IMMEDIATE")
-            head = self._head
-            for job in jobs:
-                head = self._apply(job, head)
-            if head is not self._head:
-                write_head(self._connection, head)
-            self._connection.execute("COMMIT")
-            self._head = head
-            self._commits += 1
+            state, unknown = self._recent.known(touched(jobs))
+            if unknown:
+                state |= look_up(self._connection, unknown)
+            work = work_out(jobs, self._head, state)
+            if work.rows:
+                self._write(work, state)
+            self._recent.learn(state)
         except Exception as error:
             self._fail(jobs, error)
         self._deliver(jobs)
 
-    def _apply(self, job: Job, head: Head) -> Head:
-        """Run one transaction inside the open commit; returns the head after it."""
-        failed = [
-            Mismatch(compare, found)
-            for compare in job.compares
-            if not holds(compare, found := self._entry(compare.key))
-        ]
-        if failed:
-            job.outcome = Conflict(head.revision, tuple(failed))
-            return head
-        revision = head.revision + 1
-        written: list[tuple[Row, Event]] = []
-        for write in job.writes:
-            change = self._change(write, revision, len(written))
-            if change is not None:
-                written.append(change)
-        if not written:
-            job.outcome = Committed(head.revision)
-            return head
-        job.outcome = Committed(revision)
-        job.batch = Batch(revision, tuple(event for _, event in written))
-        after = head.with_rows(row[5] for row, _ in written)
-        self._bytes += sum(len(row[4] or b"") for row, _ in written)
-        return msgspec.structs.replace(after, revision=revision)
-
-    def _change(self, write: Write, revision: int, place: int) -> tuple[Row, Event] | None:
-        before = self._entry(write.key)
-        number = row_id(revision, place)
-        if isinstance(write, Delete):
-            if before is None:
-                return None
-            row = row_of(number, write.key, before.create_revision, before.version, None)
-            self._connection.execute("DELETE FROM current WHERE key = ?", (write.key,))
-        else:
-            created, version = (before.create_revision, before.version + 1) if before else (revision, 1)
-            row = row_of(number, write.key, created, version, write.value)
-            self._connection.execute("REPLACE INTO current (key, id) VALUES (?, ?)", (write.key, number))
-        self._connection.execute(
-            "INSERT INTO history (id, key, created, version, value, checksum) VALUES (?, ?, ?, ?, ?, ?)", row
-        )
-        return row, Event(write.key, revision, entry_of(row), before)
-
-    def _entry(self, key: bytes) -> Entry | None:
-        row = current_row(self._connection, key)
-        return None if row is None else entry_of(row)
+    def _write(self, work: Work, state: State) -> None:
+        connection = self._connection
+        connection.execute("BEGIN IMMEDIATE")
+        carry_out(connection, work, state)
+        write_head(connection, work.head)
+        connection.execute("COMMIT")
+        self._head = work.head
+        self._commits += 1
+        self._bytes += work.weight
 
     def _step_chore(self) -> None:
         """One step of the oldest chore, as one commit."""
         if not self._chores or self._failure is not None:
             return
         job = self._chores[0]
-        assert job.chore is not None
         try:
             self._connection.execute("BEGIN IMMEDIATE")
             head = job.chore.step(self._connection, self._head)
@@ -269,7 +224,7 @@ class Writer:
     def _finish(self) -> None:
         for job in self._chores:
             job.outcome = Closed("the store was closed before this was finished")
-        self._deliver(self._chores)
+        self._deliver([*self._chores])
         self._checkpoint("TRUNCATE")
         if self._failure is None:
             self._connection.close()
