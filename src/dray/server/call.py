@@ -59,7 +59,7 @@ class Call:
     namespace: str = ""
     name: str = ""
     subresource: str = ""
-    query: Mapping[str, str] = _NOTHING
+    query: Mapping[str, str] = field(default_factory=lambda: _NOTHING)
 
     @property
     def is_resource(self) -> bool:
@@ -76,7 +76,7 @@ class Request:
 
     call: Call
     user: User
-    headers: Mapping[str, str] = _NOTHING
+    headers: Mapping[str, str] = field(default_factory=lambda: _NOTHING)
     body: bytes = b""
     audit_id: str = ""
 
