@@ -1,0 +1,140 @@
+"""What a line of the audit log says.
+
+A write leaves two lines: a short one before it is carried out (`received`) and a whole one before it is
+answered (`complete`). A refusal leaves the whole one. Reads that are allowed leave none.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from datetime import datetime
+
+import msgspec
+
+from dray.server.call import WRITES, Call, Request
+from dray.server.redaction import holds_secrets, plain, shown_query
+
+DENIALS = frozenset({401, 403, 429})
+NO_HASH = "withheld"
+_OTHER_WRITES = frozenset({"post", "put", "patch", "delete"})
+REVIEWS = frozenset(
+    {"tokenreviews", "subjectaccessreviews", "selfsubjectaccessreviews", "selfsubjectrulesreviews"}
+)
+"""Resources that are only asked with `create`; nothing is written by it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """A request on its way."""
+
+    request: Request
+    source: str
+    time: datetime
+    begun: float
+
+    @property
+    def write(self) -> bool:
+        return is_write(self.request.call)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a request ended: the code, the reason of its `Status`, and why it was allowed or denied."""
+
+    code: int
+    reason: str = ""
+    decision: str = ""
+    name: str = ""
+    """The name of the object, when the request did not say it."""
+    body: bytes = b""
+
+
+class Line(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One line, as it is written behind its number and the hash of the line before."""
+
+    event: str
+    time: str
+    id: str = ""
+    user: str = ""
+    groups: tuple[str, ...] = ()
+    source: str = ""
+    agent: str = ""
+    verb: str = ""
+    path: str = ""
+    group: str = ""
+    version: str = ""
+    resource: str = ""
+    subresource: str = ""
+    namespace: str = ""
+    name: str = ""
+    query: dict[str, str] = {}
+    code: int = 0
+    reason: str = ""
+    decision: str = ""
+    milliseconds: float = 0.0
+    request: str = ""
+    response: str = ""
+    count: int = 0
+    note: str = ""
+
+
+def is_write(call: Call) -> bool:
+    """Whether a call may change something; reviews are only questions."""
+    if call.is_resource:
+        return call.verb in WRITES and call.plural not in REVIEWS
+    return call.verb in _OTHER_WRITES
+
+
+def when(moment: datetime) -> str:
+    """A time to the microsecond."""
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def received(pending: Pending) -> Line:
+    """The line that is written before a change is carried out."""
+    request = pending.request
+    return Line(
+        event="received",
+        time=when(pending.time),
+        id=request.audit_id,
+        user=plain(request.user.name),
+        source=pending.source,
+        verb=request.call.verb,
+        path=plain(request.call.path),
+    )
+
+
+def complete(pending: Pending, outcome: Outcome, now: datetime, seconds: float) -> Line:
+    """The line that is written before an answer is given."""
+    request, call = pending.request, pending.request.call
+    secret = holds_secrets(call)
+    return Line(
+        event="complete",
+        time=when(now),
+        id=request.audit_id,
+        user=plain(request.user.name),
+        groups=tuple(map(plain, request.user.groups)),
+        source=pending.source,
+        agent=plain(request.headers.get("user-agent", "")),
+        verb=call.verb,
+        path=plain(call.path),
+        group=plain(call.group),
+        version=plain(call.version),
+        resource=plain(call.plural),
+        subresource=plain(call.subresource),
+        namespace=plain(call.namespace),
+        name=plain(call.name or outcome.name),
+        query=shown_query(call.query),
+        code=outcome.code,
+        reason=plain(outcome.reason),
+        decision=plain(outcome.decision),
+        milliseconds=round(seconds * 1000, 3),
+        request=NO_HASH if secret else hash_of(request.body),
+        response=NO_HASH if secret else hash_of(outcome.body),
+    )
+
+
+def hash_of(body: bytes) -> str:
+    """The hash of a body, or nothing when there is none."""
+    return f"sha256:{hashlib.sha256(body).hexdigest()}" if body else ""

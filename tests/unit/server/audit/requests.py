@@ -1,0 +1,28 @@
+"""Requests for the tests of the audit log."""
+
+from __future__ import annotations
+
+from dray.api.kinds import kind_named
+from dray.server.call import Call, Request, User
+
+CLAIM = kind_named("resource.k8s.io", "ResourceClaim")
+
+
+def request(
+    verb="create", *, plural="resourceclaims", group="resource.k8s.io", body=b"{}", **more
+) -> Request:
+    call = Call(
+        verb,
+        f"/apis/{group}/v1/namespaces/ml/{plural}",
+        kind=CLAIM if plural == "resourceclaims" else None,
+        group=group,
+        version="v1",
+        plural=plural,
+        namespace="ml",
+        name=more.pop("name", "gpu"),
+        query=more.pop("query", {}),
+        subresource=more.pop("subresource", ""),
+    )
+    user = User("jane", ("dev", "system:authenticated"))
+    headers = {"user-agent": "kubectl/v1.34", "authorization": "Bearer s3cr3t-t0ken"}
+    return Request(call, user, headers, more.pop("body", b"{}"), more.pop("audit_id", "a-1"))

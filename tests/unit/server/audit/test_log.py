@@ -1,0 +1,231 @@
+"""What a server writes down of requests, and what becomes of requests when it cannot."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import json
+from pathlib import Path
+
+import pytest
+
+from dray.clock import ManualClock
+from dray.server.audit import AuditLog, AuditSettings, Outcome, WhenStuck, files_of, verify
+from dray.server.audit.file import ChainFile
+from dray.server.failures import Failure
+from tests.unit.server.audit.requests import request
+
+SOURCE = "127.0.0.1:4711"
+
+
+def lines(path: Path) -> list[dict]:
+    return [json.loads(line) for file in files_of(path) for line in file.read_bytes().splitlines()]
+
+
+async def carried_out(log: AuditLog, asked, outcome=None) -> None:
+    pending = log.begin(asked, SOURCE)
+    await log.ahead(pending)
+    await log.complete(pending, outcome or Outcome(201, decision="role `edit`", body=b'{"a":1}'))
+
+
+def run(path: Path, work, settings=None) -> None:
+    async def main() -> None:
+        log = AuditLog(path, ManualClock(), settings or AuditSettings())
+        log.open()
+        try:
+            async with asyncio.timeout(20):
+                await work(log)
+        finally:
+            await log.close()
+
+    asyncio.run(main())
+
+
+def test_a_write_leaves_a_line_before_and_a_whole_line_after(tmp_path):
+    path = tmp_path / "audit.log"
+    run(path, lambda log: carried_out(log, request(query={"dryRun": "All", "apiToken": "hush"})))
+    opened, received, complete, closed = lines(path)
+    assert [opened["event"], closed["event"]] == ["opened", "closed"]
+    assert received["event"] == "received"
+    assert received["user"] == "jane"
+    assert received["id"] == complete["id"] == "a-1"
+    for volatile in ("sequence", "previous", "request", "response"):
+        complete.pop(volatile)
+    assert complete == {
+        "event": "complete",
+        "time": "2026-01-01T00:00:00.000000Z",
+        "id": "a-1",
+        "user": "jane",
+        "groups": ["dev", "system:authenticated"],
+        "source": SOURCE,
+        "agent": "kubectl/v1.34",
+        "verb": "create",
+        "path": "/apis/resource.k8s.io/v1/namespaces/ml/resourceclaims",
+        "group": "resource.k8s.io",
+        "version": "v1",
+        "resource": "resourceclaims",
+        "namespace": "ml",
+        "name": "gpu",
+        "query": {"dryRun": "All", "apiToken": "<hidden>"},
+        "code": 201,
+        "decision": "role `edit`",
+        "milliseconds": 0.0,
+    }
+
+
+def test_the_line_is_in_the_file_when_the_write_may_be_carried_out(tmp_path):
+    path = tmp_path / "audit.log"
+
+    async def work(log):
+        await log.ahead(log.begin(request(), SOURCE))
+        assert lines(path)[-1]["event"] == "received"
+
+    run(path, work)
+
+
+def test_reads_leave_no_line_and_denied_ones_do(tmp_path):
+    path = tmp_path / "audit.log"
+
+    async def work(log):
+        await carried_out(log, request("list"), Outcome(200))
+        await carried_out(log, request("get", audit_id="a-2"), Outcome(403, "Forbidden", "no role allows it"))
+        await carried_out(log, request("get", audit_id="a-3"), Outcome(404, "NotFound"))
+
+    run(path, work)
+    told = [line for line in lines(path) if line["event"] == "complete"]
+    assert [(line["id"], line["code"], line["decision"]) for line in told] == [
+        ("a-2", 403, "no role allows it")
+    ]
+
+
+def test_questions_about_rights_are_no_writes(tmp_path):
+    path = tmp_path / "audit.log"
+    asked = request("create", plural="selfsubjectaccessreviews", group="authorization.k8s.io")
+    run(path, lambda log: carried_out(log, asked))
+    assert [line["event"] for line in lines(path)] == ["opened", "closed"]
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        request(plural="secrets", group="", body=b'{"data":{"password":"aHVudGVyMg=="}}'),
+        request(plural="serviceaccounts", group="", subresource="token"),
+    ],
+)
+def test_of_secrets_not_even_a_hash_is_kept(tmp_path, asked):
+    path = tmp_path / "audit.log"
+    run(path, lambda log: carried_out(log, asked))
+    complete = lines(path)[2]
+    assert (complete["request"], complete["response"]) == ("withheld", "withheld")
+
+
+def test_no_credential_and_no_body_ever_stands_in_it(tmp_path):
+    path = tmp_path / "audit.log"
+    token = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJqYW5lIn0.c2lnbmF0dXJl"
+    asked = request(
+        body=b"TOPSECRET", name=token, query={"labelSelector": f"a={token}", "token": "hush-hush"}
+    )
+    run(path, lambda log: carried_out(log, asked, Outcome(200, "", f"Bearer {token}", body=b"ALSOSECRET")))
+    text = path.read_text()
+    for secret in ("s3cr3t-t0ken", "TOPSECRET", "ALSOSECRET", "hush-hush", token):
+        assert secret not in text
+
+
+def test_names_cannot_forge_a_line(tmp_path):
+    path = tmp_path / "audit.log"
+    run(path, lambda log: carried_out(log, request(name='x\r\n{"sequence":1}\u2028\x1b[2J')))
+    assert len(path.read_bytes().splitlines()) == len(path.read_text().splitlines()) == 4
+    assert "\x1b" not in path.read_text()
+
+
+def test_a_thousand_writes_at_once_are_one_sound_chain(tmp_path):
+    path = tmp_path / "audit.log"
+
+    async def work(log):
+        await asyncio.gather(*(carried_out(log, request(audit_id=f"a-{n}")) for n in range(1000)))
+
+    run(path, work, AuditSettings(largest=100_000, keep=100))
+    verdict = verify(files_of(path))
+    assert (verdict.lines, verdict.findings) == (2002, ())
+    assert {line["id"] for line in lines(path) if line["event"] == "complete"} == {
+        f"a-{n}" for n in range(1000)
+    }
+
+
+class Disk:
+    """A disk that can be full."""
+
+    def __init__(self, monkeypatch) -> None:
+        self.full = False
+        real = ChainFile.append
+
+        def append(file, bodies):
+            if self.full:
+                raise OSError(errno.ENOSPC, "No space left on device")
+            real(file, bodies)
+
+        monkeypatch.setattr(ChainFile, "append", append)
+
+
+async def until(condition) -> None:
+    while not condition():
+        await asyncio.sleep(0.01)
+
+
+def test_while_the_log_cannot_be_written_nothing_is_changed_and_reads_go_on(tmp_path, monkeypatch):
+    path, disk = tmp_path / "audit.log", Disk(monkeypatch)
+
+    async def work(log):
+        disk.full = True
+        for _ in range(2):
+            with pytest.raises(Failure, match=r"audit log cannot be written .No space left") as refused:
+                await carried_out(log, request(audit_id="refused"))
+            assert refused.value.code == 503
+        assert log.trouble == "No space left on device"
+        await carried_out(log, request("get"), Outcome(200))
+        disk.full = False
+        await until(lambda: not log.trouble)
+        await carried_out(log, request(audit_id="taken"))
+
+    run(path, work)
+    assert verify([path]).findings == ()
+    told = lines(path)
+    assert "refused" not in {line.get("id") for line in told}
+    assert "taken" in {line.get("id") for line in told}
+    assert [line["note"] for line in told if line["event"] == "resumed"] == [
+        "could not be written: No space left on device"
+    ]
+
+
+def test_a_change_that_was_carried_out_is_noted_when_the_disk_has_room_again(tmp_path, monkeypatch):
+    path, disk = tmp_path / "audit.log", Disk(monkeypatch)
+
+    async def work(log):
+        pending = log.begin(request(), SOURCE)
+        await log.ahead(pending)
+        disk.full = True
+        await log.complete(pending, Outcome(201))
+        disk.full = False
+        await until(lambda: not log.trouble)
+
+    run(path, work)
+    assert [line["code"] for line in lines(path) if line["event"] == "complete"] == [201]
+
+
+def test_whoever_prefers_service_gets_a_count_of_what_is_missing(tmp_path, monkeypatch):
+    path, disk = tmp_path / "audit.log", Disk(monkeypatch)
+    settings = AuditSettings(queued=10, when_stuck=WhenStuck.COUNT)
+
+    async def work(log):
+        disk.full = True
+        for number in range(30):
+            await carried_out(log, request("get", audit_id=f"a-{number}"), Outcome(403))
+        assert log.dropped > 0
+        disk.full = False
+        await until(lambda: not log.trouble and log._pending == 0)
+
+    run(path, work, settings)
+    told = lines(path)
+    assert sum(line["count"] for line in told if line["event"] == "dropped") == 30 - len(
+        [line for line in told if line["event"] == "complete"]
+    )
