@@ -138,3 +138,18 @@ def drop_disabled(kind: Kind, new: Any, old: Any | None, gates: GateSet) -> Kept
 
 def _uses(obj: Any, patterns: tuple[str, ...]) -> bool:
     return any(paths.found(obj, pattern) for pattern in patterns)
+
+
+class Gatekeeper:
+    """The gates of one server: what it serves, and what it takes out of objects that come in."""
+
+    def __init__(self, gates: GateSet) -> None:
+        self._gates = gates
+
+    def serves(self, kind: Kind) -> bool:
+        """Whether any gate keeps the kind from being served."""
+        return closed_by(kind, self._gates) is None
+
+    def admitted(self, kind: Kind, new: Any, old: Any | None) -> Kept:
+        """The object without fields whose gate is off and that were not in use before."""
+        return drop_disabled(kind, new, old, self._gates)

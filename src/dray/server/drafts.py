@@ -1,0 +1,97 @@
+"""An object on its way into the store: as a document and as its struct, changed in step.
+
+Theory of operation: rules look at the struct, patches and field owners at the document. For a closed kind the
+struct is the whole truth, for an open one the document is; a draft keeps both alike, and the few changes the
+server makes itself (metadata, carrying the status over) are made to both at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from dray.api.codec import decode_document, to_document
+from dray.api.defaults import with_defaults
+from dray.api.gated import DroppedField, Gatekeeper
+from dray.api.kinds import Kind
+from dray.api.meta import ObjectMeta
+from dray.server.held import Held
+
+
+@dataclass(frozen=True)
+class Draft:
+    """An object of the internal version that is not stored yet."""
+
+    kind: Kind
+    document: dict[str, Any]
+    view: Any
+
+    @classmethod
+    def of_view(cls, kind: Kind, view: msgspec.Struct) -> Draft:
+        """A draft of a closed kind."""
+        document = to_document(view)
+        document.setdefault("metadata", {})
+        return cls(kind, document, view)
+
+    @classmethod
+    def of_document(cls, document: Mapping[str, Any]) -> Draft:
+        """A draft of any kind; raises `DecodeError` when the document is not one."""
+        decoded = decode_document(document)
+        if decoded.document is None:
+            return cls.of_view(decoded.kind, decoded.object)
+        return cls(decoded.kind, dict(decoded.document), decoded.object)
+
+    @classmethod
+    def of_held(cls, held: Held) -> Draft:
+        document = held.document
+        return cls(held.kind, document, decode_document(document).object)
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        found: dict[str, Any] = self.document["metadata"]
+        return found
+
+    def with_metadata(self, metadata: Mapping[str, Any]) -> Draft:
+        """The draft with other metadata; what is None or empty is left out."""
+        kept = {name: value for name, value in metadata.items() if value not in (None, "", {}, [], ())}
+        view = msgspec.structs.replace(self.view, metadata=msgspec.convert(kept, ObjectMeta))
+        return Draft(self.kind, self.document | {"metadata": kept}, view)
+
+    def with_field(self, name: str, value: Any, part: Any = None) -> Draft:
+        """The draft with another top-level field; `part` is the same for the struct of a closed kind."""
+        document = {field: kept for field, kept in self.document.items() if field != name}
+        if value is not None:
+            document[name] = value
+        if self.kind.open:
+            return Draft.of_document(document)
+        return Draft(self.kind, document, msgspec.structs.replace(self.view, **{name: part}))
+
+    def with_status_of(self, other: Draft | None) -> Draft:
+        """The draft with the status of another one; without any when there is none."""
+        if self.kind.open:
+            return self.with_field("status", None if other is None else other.document.get("status"))
+        fresh = type(self.view)().status if other is None else other.view.status
+        return self.with_field("status", None if other is None else other.document.get("status"), fresh)
+
+    def filled(self, now: str) -> Draft:
+        """The draft with the defaults of its kind."""
+        if self.kind.open:
+            return self
+        view = with_defaults(self.view, now=now)
+        return self if view is self.view else Draft.of_view(self.kind, view)
+
+    def gated(self, gates: Gatekeeper, old: Draft | None) -> tuple[Draft, tuple[DroppedField, ...]]:
+        """The draft without fields that no gate lets in, and those fields."""
+        kept = gates.admitted(self.kind, self._truth, None if old is None else old._truth)
+        if not kept.dropped:
+            return self, ()
+        if self.kind.open:
+            return Draft.of_document(kept.object), kept.dropped
+        return Draft.of_view(self.kind, kept.object), kept.dropped
+
+    @property
+    def _truth(self) -> Any:
+        return self.document if self.kind.open else self.view

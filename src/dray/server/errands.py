@@ -1,0 +1,111 @@
+"""Subresources that are errands: bind a pod to a node, evict it.
+
+An errand is a small change of the object it belongs to, asked for by a body of another kind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from dray.api.kinds import Kind, kind_named
+from dray.clock import timestamp
+from dray.server.call import Request
+from dray.server.drafts import Draft
+from dray.server.failures import bad_request, conflict, invalid_options, not_found, too_many_requests
+from dray.server.held import Held
+from dray.server.intake import options
+from dray.server.registry import Keep, Wanted, Written
+from dray.server.removing import Removing
+from dray.server.writing import Writing
+from dray.values.labels import LabelSelector, LabelSelectorError
+
+_BUDGET = kind_named("policy", "PodDisruptionBudget")
+
+
+class Errands:
+    """Carries out bindings and evictions."""
+
+    def __init__(self, writing: Writing, removing: Removing) -> None:
+        self._writing = writing
+        self._removing = removing
+
+    async def bind(self, request: Request, kind: Kind) -> Written:
+        """Write the node into a pod, once."""
+        call, binding = request.call, options(request)
+        target = binding.get("target") or {}
+        node = target.get("name") if isinstance(target, dict) else None
+        if not node or target.get("kind", "Node") != "Node":
+            raise bad_request("a binding names its node: `target: {kind: Node, name: ...}`")
+        metadata = binding.get("metadata") or {}
+
+        def decide(old: Held | None) -> Wanted:
+            if old is None:
+                raise not_found(kind, call.name)
+            return Keep(self._bound(kind, old, str(node), metadata))
+
+        return await self._writing.registry.write(request, kind, call.namespace, call.name, decide)
+
+    def _bound(self, kind: Kind, old: Held, node: str, binding: Mapping[str, Any]) -> Draft:
+        pod = old.document
+        metadata, spec = pod["metadata"], pod.get("spec") or {}
+        if binding.get("uid") and binding["uid"] != metadata["uid"]:
+            raise conflict(
+                kind,
+                old.name,
+                f"Precondition failed: UID in precondition: {binding['uid']}, "
+                f"UID in object meta: {metadata['uid']}",
+            )
+        if metadata.get("deletionTimestamp"):
+            raise conflict(kind, old.name, f"pod {old.name} is being deleted, cannot be assigned to a host")
+        if spec.get("nodeName"):
+            raise conflict(kind, old.name, f'pod {old.name} is already assigned to node "{spec["nodeName"]}"')
+        now = timestamp(self._writing.world.clock.now())
+        status = pod.get("status") or {}
+        scheduled = {
+            "type": "PodScheduled",
+            "status": "True",
+            "lastProbeTime": None,
+            "lastTransitionTime": now,
+        }
+        others = [each for each in status.get("conditions") or () if each.get("type") != "PodScheduled"]
+        marks = {**(metadata.get("annotations") or {}), **(binding.get("annotations") or {})}
+        return Draft.of_document(
+            {
+                **pod,
+                "metadata": {**metadata, **({"annotations": marks} if marks else {})},
+                "spec": {**spec, "nodeName": node},
+                "status": {**status, "conditions": [*others, scheduled]},
+            }
+        )
+
+    async def evict(self, request: Request, kind: Kind) -> Written:
+        """Delete a pod, unless a disruption budget says that it is needed."""
+        call, eviction = request.call, options(request)
+        if not isinstance(eviction.get("deleteOptions") or {}, dict):
+            raise invalid_options("Eviction", "deleteOptions", "Invalid value: must be an object")
+        pod = self._writing.registry.cache.get(kind, call.namespace, call.name)
+        if pod is None:
+            raise not_found(kind, call.name)
+        self._check_budgets(pod)
+        wish = {**(eviction.get("deleteOptions") or {})}
+        return await self._removing.remove(request, kind, call.namespace, call.name, wish)
+
+    def _check_budgets(self, pod: Held) -> None:
+        assert _BUDGET is not None
+        labels = pod.metadata.labels
+        for held in self._writing.registry.cache.all(_BUDGET, pod.namespace):
+            budget = held.document
+            allowed = (budget.get("status") or {}).get("disruptionsAllowed")
+            try:
+                selected = LabelSelector.read((budget.get("spec") or {}).get("selector") or {}).matches(
+                    labels
+                )
+            except LabelSelectorError:
+                continue
+            if selected and allowed is not None and allowed <= 0:
+                raise too_many_requests(
+                    "Cannot evict pod as it would violate the pod's disruption budget: "
+                    f"{held.name} allows no disruption now",
+                    seconds=10,
+                )

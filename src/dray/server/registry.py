@@ -1,0 +1,182 @@
+"""The one way into the store: read, decide, judge, and commit all of it or nothing.
+
+Theory of operation: a write is a function from what is stored to what should be. It is called on the object
+as it stands, its answer goes past every rule, and what comes out is one transaction: the object, what the
+rules keep in step with it, and a compare for everything that was relied on. When a compare fails, somebody
+was faster: the cache catches up and everything is decided again, until it holds or somebody says no.
+
+Rules for this file: it knows no kind and no verb; nothing is stored past it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Final
+
+from dray.api.kinds import Kind
+from dray.server.cache import Cache
+from dray.server.call import Request
+from dray.server.change import CREATE, DELETE, UPDATE, Change, Rule
+from dray.server.drafts import Draft
+from dray.server.failures import conflict, too_large, unavailable
+from dray.server.held import Held, keeper, key, stored_bytes
+from dray.store import Absent, Committed, Compare, Conflict, Delete, Put, Store, Unchanged, Write
+from dray.store.errors import OutcomeUnknown, StoreError, TooLarge
+
+OBJECT_BYTES: Final = 1_536 * 1024
+ATTEMPTS: Final = 200
+"""So many times somebody else may be faster before we give up; each time, somebody made progress."""
+
+PATIENT: Final = 3
+"""After so many attempts, writers of one object wait for each other."""
+
+
+@dataclass(frozen=True, slots=True)
+class Keep:
+    """Store this."""
+
+    draft: Draft
+
+
+@dataclass(frozen=True, slots=True)
+class Same:
+    """Leave it as it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Remove:
+    """Delete it."""
+
+
+Wanted = Keep | Same | Remove
+Decide = Callable[[Held | None], Wanted]
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """How an object stands after a write: `gone` when it was deleted, `held` is its last state then."""
+
+    held: Held
+    created: bool = False
+    gone: bool = False
+    warnings: tuple[str, ...] = ()
+
+
+class Registry:
+    """Reads from the cache, writes through the rules into the store."""
+
+    def __init__(
+        self,
+        store: Store,
+        cache: Cache,
+        rules: Sequence[Rule],
+        noted: Callable[[str], None] = lambda _event: None,
+    ) -> None:
+        self._store = store
+        self.cache = cache
+        self._rules = tuple(rules)
+        self._noted = noted
+        self._turns: dict[bytes, asyncio.Lock] = {}
+
+    async def write(self, request: Request, kind: Kind, namespace: str, name: str, decide: Decide) -> Written:
+        """Bring one object to what `decide` wants; raises the `Failure` of whoever objects."""
+        place, kept = key(kind, namespace, name), keeper(kind)
+        for attempt in range(ATTEMPTS):
+            async with self._turn(place, attempt):
+                await self._caught_up()
+                old = self.cache.at(place)
+                wanted = decide(old)
+                if isinstance(wanted, Same):
+                    assert old is not None
+                    return Written(old)
+                change = _change(request, kept, (namespace, name), old, wanted)
+                outcome = await self._commit(change, place)
+                if isinstance(outcome, Written):
+                    return outcome
+                self._noted("conflict")
+                await self.cache.reached(outcome.revision)
+        raise conflict(kind, name, "too many others write at the same time; try again")
+
+    async def _commit(self, change: Change, place: bytes) -> Written | Conflict:
+        old = change.old
+        compares: list[Compare] = [Absent(place) if old is None else Unchanged(place, old.revision)]
+        writes: list[Write] = []
+        warnings: list[str] = []
+        for rule in self._rules:
+            extra = rule.judge(change)
+            compares += extra.compares
+            writes += extra.writes
+            warnings += extra.warnings
+        value = b"" if change.document is None else stored_bytes(change.kind, change.document)
+        if len(value) > OBJECT_BYTES:
+            raise too_large(f"the object has {len(value)} bytes; at most {OBJECT_BYTES} are stored")
+        if old is not None and old.value == value and not writes:
+            return Written(old, warnings=tuple(warnings))
+        writes.append(Delete(place) if change.document is None else Put(place, value))
+        if change.request.call.dry_run:
+            return _written(change, place, value, old.revision if old else 0, warnings)
+        outcome = await self._txn(compares, writes)
+        if isinstance(outcome, Conflict):
+            return outcome
+        return _written(change, place, value, outcome.revision, warnings)
+
+    async def _txn(self, compares: Sequence[Compare], writes: Sequence[Write]) -> Committed | Conflict:
+        try:
+            outcome = await self._store.txn(_distinct(compares), writes)
+        except TooLarge as too_much:
+            raise too_large(f"the store cannot take this in one transaction: {too_much}") from None
+        except OutcomeUnknown as unknown:
+            why = f"whether this was stored is not known: {unknown}; read before you try again"
+            raise unavailable(why) from None
+        except StoreError as broken:
+            raise unavailable(f"the store cannot write now: {broken}") from None
+        self._noted("commit" if isinstance(outcome, Committed) else "lost")
+        return outcome
+
+    async def _caught_up(self) -> None:
+        try:
+            await self.cache.caught_up()
+        except StoreError as broken:
+            raise unavailable(f"the store does not answer: {broken}") from None
+
+    @asynccontextmanager
+    async def _turn(self, place: bytes, attempt: int) -> AsyncIterator[None]:
+        """After a few lost races, one after the other: that is faster than to lose again."""
+        if attempt < PATIENT:
+            yield
+            return
+        turn = self._turns.setdefault(place, asyncio.Lock())
+        try:
+            async with turn:
+                yield
+        finally:
+            if not turn.locked():
+                self._turns.pop(place, None)
+
+
+def _change(
+    request: Request, kind: Kind, named: tuple[str, str], old: Held | None, wanted: Keep | Remove
+) -> Change:
+    namespace, name = named
+    if isinstance(wanted, Remove):
+        return Change(request, DELETE, kind, namespace, name, old, None, None)
+    operation = CREATE if old is None else UPDATE
+    draft = wanted.draft
+    return Change(request, operation, kind, namespace, name, old, draft.document, draft.view)
+
+
+def _written(change: Change, place: bytes, value: bytes, revision: int, warnings: Sequence[str]) -> Written:
+    if change.document is None:
+        assert change.old is not None
+        last = Held(change.kind, place, change.old.value, revision)
+        return Written(last, gone=True, warnings=tuple(warnings))
+    held = Held(change.kind, place, value, revision)
+    return Written(held, created=change.old is None, warnings=tuple(warnings))
+
+
+def _distinct(compares: Sequence[Compare]) -> list[Compare]:
+    """Rules may rely on the same thing; the store needs to be asked once."""
+    return list(dict.fromkeys(compares))

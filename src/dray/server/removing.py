@@ -1,0 +1,167 @@
+"""Deletes: at once, after a time of grace, or when the last finalizer lets go.
+
+Theory of operation: what nothing holds back is gone in one transaction. What has finalizers is marked as
+being deleted and goes with the last of them. A pod on a node gets its time of grace: the node ends it and
+deletes it again, without grace. What is to happen to dependents is written down as a finalizer, for the
+collector to read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any, Final
+
+from dray.api.kinds import Kind
+from dray.clock import timestamp
+from dray.server import births
+from dray.server.call import Call, Request
+from dray.server.drafts import Draft
+from dray.server.failures import Failure, bad_request, not_found
+from dray.server.held import Held
+from dray.server.intake import options
+from dray.server.registry import Keep, Remove, Same, Wanted, Written
+from dray.server.selectors import Choice
+from dray.server.writing import Writing
+
+ORPHAN, BACKGROUND, FOREGROUND = "Orphan", "Background", "Foreground"
+FINALIZERS: Final[Mapping[str, str]] = {ORPHAN: "orphan", FOREGROUND: "foregroundDeletion"}
+"""The finalizer that remembers what becomes of dependents."""
+
+_ENDED: Final = ("Succeeded", "Failed")
+
+
+class Removing:
+    """Carries out deletes."""
+
+    def __init__(self, writing: Writing) -> None:
+        self._writing = writing
+
+    async def delete(self, request: Request, kind: Kind) -> Written:
+        """Delete one object, or mark it as being deleted."""
+        wish = _wish(request)
+        return await self.remove(request, kind, request.call.namespace, request.call.name, wish)
+
+    async def remove(
+        self, request: Request, kind: Kind, namespace: str, name: str, wish: Mapping[str, Any]
+    ) -> Written:
+        """The same, for whoever deletes on behalf of others."""
+
+        def decide(old: Held | None) -> Wanted:
+            if old is None:
+                raise not_found(kind, name)
+            births.check_delete_preconditions(kind, old, wish.get("preconditions") or {})
+            return self._decided(old, wish)
+
+        return await self._writing.registry.write(request, kind, namespace, name, decide)
+
+    async def delete_collection(self, request: Request, kind: Kind, choice: Choice) -> list[Held]:
+        """Delete everything that is chosen; what others delete meanwhile is gone too."""
+        wish = _wish(request)
+        cache = self._writing.registry.cache
+        await cache.caught_up()
+        chosen = [held for held in cache.all(kind, request.call.namespace) if choice.takes(held)]
+        for held in chosen:
+            try:
+                await self.remove(_one_of(request, held), kind, held.namespace, held.name, wish)
+            except Failure as failure:
+                if failure.code != 404:
+                    raise
+        return chosen
+
+    def _decided(self, old: Held, wish: Mapping[str, Any]) -> Wanted:
+        document = old.document
+        metadata = document["metadata"]
+        grace = _grace(document, wish)
+        finalizers = _finalizers(metadata, wish)
+        held_back = bool(finalizers) or _spec_finalizers(document)
+        if not held_back and not grace:
+            return Remove()
+        marked = metadata.get("deletionTimestamp") is not None
+        shorter = marked and grace < int(metadata.get("deletionGracePeriodSeconds") or 0)
+        if marked and not shorter and finalizers == (metadata.get("finalizers") or []):
+            return Same()
+        when = self._writing.world.clock.now() + timedelta(seconds=grace)
+        changed = {**metadata, "finalizers": finalizers}
+        if not marked or shorter:
+            changed |= {"deletionTimestamp": timestamp(when), "deletionGracePeriodSeconds": grace}
+            if not marked and metadata.get("generation"):
+                changed["generation"] = int(metadata["generation"]) + 1
+        # A zero is told, unlike other empty values: it says that nobody waits any longer.
+        return Keep(_marked(Draft.of_held(old), changed))
+
+
+def _marked(draft: Draft, metadata: Mapping[str, Any]) -> Draft:
+    marked = draft.with_metadata(metadata)
+    if draft.kind.name != "Namespace" or draft.kind.group:
+        return marked
+    status = {**(draft.document.get("status") or {}), "phase": "Terminating"}
+    return marked.with_field("status", status)
+
+
+def _wish(request: Request) -> dict[str, Any]:
+    """What a delete asks for: in its body, or in the query."""
+    wish = options(request)
+    query = request.call.query
+    for name in ("propagationPolicy", "orphanDependents"):
+        if name in query:
+            wish.setdefault(name, query[name])
+    if "gracePeriodSeconds" in query:
+        wish.setdefault("gracePeriodSeconds", query["gracePeriodSeconds"])
+    seconds = wish.get("gracePeriodSeconds")
+    if seconds is not None:
+        try:
+            wish["gracePeriodSeconds"] = max(int(seconds), 0)
+        except (TypeError, ValueError):
+            raise bad_request(f"gracePeriodSeconds must be a whole number, not `{seconds}`") from None
+    policy = wish.get("propagationPolicy")
+    if policy not in (None, "", ORPHAN, BACKGROUND, FOREGROUND):
+        raise bad_request(f"propagationPolicy must be {ORPHAN}, {BACKGROUND} or {FOREGROUND}, not `{policy}`")
+    if not isinstance(wish.get("preconditions") or {}, dict):
+        raise bad_request("preconditions must be an object with `uid` and `resourceVersion`")
+    return wish
+
+
+def _grace(document: Mapping[str, Any], wish: Mapping[str, Any]) -> int:
+    """How many seconds an object has left to end by itself; only pods on a node have any."""
+    if document["kind"] != "Pod" or document["apiVersion"] != "v1":
+        return 0
+    spec, status = document.get("spec") or {}, document.get("status") or {}
+    if not spec.get("nodeName") or status.get("phase") in _ENDED:
+        return 0
+    asked = wish.get("gracePeriodSeconds")
+    seconds = spec.get("terminationGracePeriodSeconds", 30) if asked is None else asked
+    return max(int(seconds or 0), 0)
+
+
+def _finalizers(metadata: Mapping[str, Any], wish: Mapping[str, Any]) -> list[str]:
+    present = list(metadata.get("finalizers") or ())
+    policy = wish.get("propagationPolicy")
+    if policy is None and wish.get("orphanDependents") in (True, "true"):
+        policy = ORPHAN
+    if not policy:
+        return present
+    kept = [name for name in present if name not in FINALIZERS.values()]
+    return [*kept, FINALIZERS[policy]] if policy in FINALIZERS else kept
+
+
+def _spec_finalizers(document: Mapping[str, Any]) -> bool:
+    return document["kind"] == "Namespace" and bool((document.get("spec") or {}).get("finalizers"))
+
+
+def _one_of(request: Request, held: Held) -> Request:
+    """The request for one object of a collection, so that rules and records name it."""
+    call = request.call
+    single = Call(
+        "delete",
+        call.path,
+        call.kind,
+        call.group,
+        call.version,
+        call.plural,
+        held.namespace,
+        held.name,
+        "",
+        call.query,
+    )
+    return Request(single, request.user, request.headers, b"", request.audit_id)

@@ -1,0 +1,183 @@
+"""Which objects a list or watch chooses: by labels, and by the few fields that can be asked for.
+
+Theory of operation: fields are read straight from the stored bytes by a decoder that knows just the fields of
+the question and skips everything else, so that choosing among thousands of slices does not parse them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Any
+
+import msgspec
+
+from dray.api.kinds import Kind
+from dray.server.failures import bad_request
+from dray.server.held import Held, keeper
+from dray.values.labels import LabelSelector, LabelSelectorError
+
+_EVENT_OBJECT = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
+
+FIELDS: Mapping[tuple[str, str], tuple[str, ...]] = MappingProxyType(
+    {
+        ("", "Pod"): (
+            "spec.nodeName",
+            "spec.restartPolicy",
+            "spec.schedulerName",
+            "spec.serviceAccountName",
+            "status.phase",
+            "status.podIP",
+            "status.nominatedNodeName",
+        ),
+        ("", "Node"): ("spec.unschedulable",),
+        ("", "Namespace"): ("status.phase",),
+        ("", "Secret"): ("type",),
+        ("", "Event"): (
+            *(f"involvedObject.{name}" for name in _EVENT_OBJECT),
+            "reason",
+            "reportingComponent",
+            "source",
+            "type",
+        ),
+        ("resource.k8s.io", "ResourceSlice"): ("spec.nodeName", "spec.driver"),
+        ("dray.dev", "Preparation"): ("spec.nodeName", "spec.claim.uid"),
+        ("certificates.k8s.io", "ClusterTrustBundle"): ("spec.signerName",),
+        ("certificates.k8s.io", "CertificateSigningRequest"): ("spec.signerName",),
+    }
+)
+"""The fields each kind can be chosen by, besides `metadata.name` and `metadata.namespace`."""
+
+_OTHER_NAMES: Mapping[str, str] = MappingProxyType(
+    {f"regarding.{name}": f"involvedObject.{name}" for name in _EVENT_OBJECT}
+    | {"reportingController": "reportingComponent"}
+)
+"""How `events.k8s.io` calls the fields of core events."""
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """A field that must, or must not, have a value."""
+
+    field: str
+    value: str
+    equal: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What a list or watch asks for."""
+
+    labels: LabelSelector
+    fields: tuple[Term, ...] = ()
+
+    @property
+    def everything(self) -> bool:
+        return not self.labels.requirements and not self.fields
+
+    def only(self, field: str) -> str | None:
+        """The value a field must have, when the question is that exact."""
+        return next((term.value for term in self.fields if term.field == field and term.equal), None)
+
+    def takes(self, held: Held) -> bool:
+        """Whether an object is chosen."""
+        if self.labels.requirements and not self.labels.matches(held.metadata.labels):
+            return False
+        return not self.fields or self._fields_match(held)
+
+    def _fields_match(self, held: Held) -> bool:
+        rest = []
+        for term in self.fields:
+            if term.field == "metadata.name":
+                if (held.name == term.value) != term.equal:
+                    return False
+            elif term.field == "metadata.namespace":
+                if (held.namespace == term.value) != term.equal:
+                    return False
+            else:
+                rest.append(term)
+        if not rest:
+            return True
+        found = _reader(tuple(sorted({term.field for term in rest}))).read(held.value)
+        return all((found[term.field] == term.value) == term.equal for term in rest)
+
+
+ALL = Choice(LabelSelector())
+
+
+def choice(kind: Kind, query: Mapping[str, str]) -> Choice:
+    """What the selectors in a query choose; raises a `Failure` that names the part it does not understand."""
+    labels, fields = query.get("labelSelector", ""), query.get("fieldSelector", "")
+    if not labels and not fields:
+        return ALL
+    try:
+        wanted = LabelSelector.parse(labels)
+    except LabelSelectorError as wrong:
+        raise bad_request(f'unable to parse requirement: labelSelector "{labels}": {wrong}') from None
+    return Choice(wanted, _terms(kind, fields))
+
+
+def _terms(kind: Kind, text: str) -> tuple[Term, ...]:
+    terms = []
+    for part in filter(None, text.split(",")):
+        for sign, equal in (("!=", False), ("==", True), ("=", True)):
+            field, found, value = part.partition(sign)
+            if found:
+                terms.append(Term(_known(kind, field.strip()), value.strip(), equal))
+                break
+        else:
+            raise bad_request(
+                f'invalid field selector "{text}": expected for example `metadata.name=value`, got `{part}`'
+            )
+    return tuple(terms)
+
+
+def _known(kind: Kind, field: str) -> str:
+    kept = keeper(kind)
+    name = _OTHER_NAMES.get(field, field) if kept is not kind else field
+    supported = ("metadata.name", "metadata.namespace", *FIELDS.get((kept.group, kept.name), ()))
+    if name not in supported:
+        known = ", ".join(supported if kept.namespaced else supported[:1] + supported[2:])
+        raise bad_request(f'"{field}" is not a known field selector: only {known}')
+    return name
+
+
+class _Reader:
+    """Reads a few fields of an object from its bytes."""
+
+    def __init__(self, fields: Sequence[str]) -> None:
+        self._steps = {field: field.split(".") for field in fields}
+        tree: dict[str, Any] = {}
+        for steps in self._steps.values():
+            level = tree
+            for step in steps:
+                level = level.setdefault(step, {})
+        self._decoder = msgspec.json.Decoder(_struct("Fields", tree))
+
+    def read(self, value: bytes) -> dict[str, str]:
+        top = self._decoder.decode(value)
+        return {field: _follow(top, steps) for field, steps in self._steps.items()}
+
+
+def _struct(name: str, tree: Mapping[str, Any]) -> type[msgspec.Struct]:
+    fields = [(step, _struct(step, below) | None if below else Any, None) for step, below in tree.items()]
+    return msgspec.defstruct(name, fields)
+
+
+def _follow(node: Any, steps: Sequence[str]) -> str:
+    for step in steps:
+        if node is None:
+            break
+        node = getattr(node, step)
+    if isinstance(node, bool):
+        return "true" if node else "false"
+    if isinstance(node, dict):  # `source` of an event stands for its component
+        node = node.get("component")
+    return "" if node is None else str(node)
+
+
+@lru_cache(maxsize=256)
+def _reader(fields: tuple[str, ...]) -> _Reader:
+    return _Reader(fields)

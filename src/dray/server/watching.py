@@ -1,0 +1,169 @@
+"""Watches: every change of the chosen objects after a revision, as lines of JSON.
+
+Theory of operation: a watch begins with a state (all chosen objects, as ADDED events) or with a revision;
+from there it hangs on the cache's feed. An object that comes to be chosen by a change is ADDED, one that
+ceases to be is DELETED. Watches in the usual form share the bytes of an event: it is written once, however
+many listen. Bookmarks tell quiet watches how far they have come. A client that does not read is cut off: its
+buffer is bounded, and so is the time it may take to accept what was sent (see `asgi`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import aclosing
+from typing import Final
+
+from dray.api.kinds import Kind
+from dray.server.cache import Cache
+from dray.server.call import Request
+from dray.server.failures import bad_request, expired, invalid_options, unavailable, version_too_large
+from dray.server.held import Held, prefix
+from dray.server.reading import NOT_OLDER, Reading, revision_of
+from dray.server.selectors import Choice, choice
+from dray.server.showing import Events, Showing, error_event
+from dray.store import Batch, Event
+from dray.store.errors import Closed, Compacted, FutureRevision, SlowWatcher, StoreError
+
+BOOKMARK_SECONDS: Final = 10.0
+LONGEST: Final = 3600
+"""A watch without a wish of its own ends after half an hour to an hour: clients spread over servers so."""
+
+SHARED_EVENTS: Final = 4096
+TOGETHER: Final = 256 * 1024
+"""Initial events go out in parts of about this many bytes."""
+
+Line = bytes
+
+
+class Watching:
+    """Opens watches."""
+
+    def __init__(
+        self, cache: Cache, reading: Reading, showing: Showing, chance: Callable[[int], int]
+    ) -> None:
+        self._cache = cache
+        self._reading = reading
+        self._showing = showing
+        self._chance = chance
+        self._shared: OrderedDict[tuple[object, ...], Line] = OrderedDict()
+
+    async def open(self, request: Request, kind: Kind) -> AsyncGenerator[Line, None]:
+        """The lines of a watch; raises a `Failure` when it makes no sense."""
+        query = request.call.query
+        chosen, events = choice(kind, query), self._showing.events(request, kind)
+        version = query.get("resourceVersion", "")
+        initial = _initial(query)
+        if version not in ("", "0"):
+            asked = revision_of(version)
+            if initial or asked > self._cache.revision:
+                await self._reading.reached(asked)
+        elif version == "":
+            await self._cache.caught_up()
+        return self._lines(request, kind, chosen, events, initial)
+
+    async def _lines(
+        self, request: Request, kind: Kind, chosen: Choice, events: Events, initial: bool | None
+    ) -> AsyncGenerator[Line, None]:
+        query, place = request.call.query, prefix(kind, request.call.namespace)
+        version = query.get("resourceVersion", "")
+        after = self._cache.revision if version in ("", "0") or initial else revision_of(version)
+        if initial or (initial is None and version in ("", "0")):
+            held = [each for each in self._cache.all(kind, request.call.namespace) if chosen.takes(each)]
+            for part in _parts(events, held):
+                yield part
+            if initial:
+                yield events.bookmark(after, initial_end=True)
+        else:
+            yield b""  # the headers must not wait for the first event
+        seconds = _timeout(query) or LONGEST // 2 + self._chance(LONGEST // 2)
+        try:
+            async with aclosing(self._batches(place, after, seconds)) as batches:
+                async for batch in batches:
+                    if batch.events:
+                        line = b"".join([self._line(chosen, events, event) for event in batch.events])
+                        if line:
+                            yield line
+                    elif query.get("allowWatchBookmarks") in ("true", "1", "True"):
+                        yield events.bookmark(batch.revision)
+        except Compacted as gone:
+            yield error_event(expired(f"too old resource version: {after} ({gone.oldest})"))
+        except FutureRevision as future:
+            yield error_event(version_too_large(after, future.current or 0))
+        except SlowWatcher as slow:
+            yield error_event(expired(str(slow)))
+        except Closed:
+            return
+        except StoreError as broken:
+            yield error_event(unavailable(f"the store does not answer: {broken}"))
+
+    async def _batches(self, place: bytes, after: int, seconds: float) -> AsyncGenerator[Batch, None]:
+        """What changes until the time is over, give or take the time between two bookmarks."""
+        now = asyncio.get_running_loop().time
+        deadline = now() + seconds
+        async with aclosing(self._cache.watch(place, after, min(BOOKMARK_SECONDS, seconds))) as batches:
+            async for batch in batches:
+                yield batch
+                if now() >= deadline:
+                    return
+
+    def _line(self, chosen: Choice, events: Events, event: Event) -> Line:
+        now = None if event.entry is None else Held.of(event.entry)
+        before = None if event.previous is None else Held.of(event.previous)
+        if not chosen.everything:
+            now = now if now is not None and chosen.takes(now) else None
+            before = before if before is not None and chosen.takes(before) else None
+        if now is not None:
+            type_, held = ("ADDED" if before is None else "MODIFIED"), now
+        elif before is not None:
+            type_, held = "DELETED", Held(before.kind, before.key, before.value, event.revision)
+        else:
+            return b""
+        form = events.shared
+        if form is None:
+            return events.event(type_, held)
+        known = (event.revision, event.key, type_, form)
+        line = self._shared.get(known)
+        if line is None:
+            line = self._shared[known] = events.event(type_, held)
+            if len(self._shared) > SHARED_EVENTS:
+                self._shared.popitem(last=False)
+        return line
+
+
+def _parts(events: Events, held: list[Held]) -> list[Line]:
+    parts: list[Line] = []
+    lines: list[Line] = []
+    size = 0
+    for each in held:
+        line = events.event("ADDED", each)
+        lines.append(line)
+        size += len(line)
+        if size > TOGETHER:
+            parts.append(b"".join(lines))
+            lines, size = [], 0
+    return [*parts, b"".join(lines)]
+
+
+def _initial(query: Mapping[str, str]) -> bool | None:
+    """Whether the client wants the present state first; None when it does not say."""
+    text, match = query.get("sendInitialEvents"), query.get("resourceVersionMatch", "")
+    if text is None:
+        if match:
+            what = (
+                "Forbidden: resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
+            )
+            raise invalid_options("ListOptions", "resourceVersionMatch", what)
+        return None
+    if match != NOT_OLDER:
+        what = f"Forbidden: sendInitialEvents requires setting resourceVersionMatch to {NOT_OLDER}"
+        raise invalid_options("ListOptions", "resourceVersionMatch", what)
+    return text in ("true", "1", "True")
+
+
+def _timeout(query: Mapping[str, str]) -> int:
+    text = query.get("timeoutSeconds", "") or "0"
+    if not (text.isascii() and text.isdigit() and len(text) <= 9):
+        raise bad_request(f"timeoutSeconds must be a whole number, not `{text}`")
+    return int(text)

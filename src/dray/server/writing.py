@@ -1,0 +1,207 @@
+"""Create, update and patch: from a request to what should be stored.
+
+Theory of operation: all three end in the same two questions. What is the new object, and may it follow the
+old one? A create has no old one; an update brings the new one whole; a patch makes it from the old. Then the
+server adds what is its own (identity, generation, owners of fields), takes out what no gate lets in, carries
+over the part the request may not write (the status, or everything but), and asks the rules of the kind.
+
+Rules for this file: `decide` functions are called again when somebody else was faster; they only read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from dray.api.gated import Gatekeeper
+from dray.api.kinds import Kind
+from dray.api.validate import validate_create, validate_status_update, validate_update, warnings_of
+from dray.clock import Clock, timestamp
+from dray.errors import DecodeError
+from dray.server import births
+from dray.server.call import Request
+from dray.server.drafts import Draft
+from dray.server.failures import already_exists, bad_request, invalid, not_found
+from dray.server.held import Held, keeper
+from dray.server.intake import Taken, placed, taken, unreadable
+from dray.server.lives import MADE_BY_UPDATE, has_status, named, newborn
+from dray.server.patch import managed
+from dray.server.registry import Keep, Registry, Remove, Same, Wanted, Written
+
+NAME_ATTEMPTS: Final = 8
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What writing needs from the world: time, chance, identities, gates."""
+
+    clock: Clock
+    new_uid: Callable[[], str]
+    chance: Callable[[int], int]
+    gates: Gatekeeper
+
+    @property
+    def now(self) -> str:
+        return timestamp(self.clock.now())
+
+
+class Writing:
+    """Carries out creates and updates; patches decide here too (see `patching`)."""
+
+    def __init__(self, registry: Registry, world: Surroundings) -> None:
+        self.registry = registry
+        self.world = world
+
+    async def create(self, request: Request, kind: Kind, version: str) -> Written:
+        """Store a new object."""
+        body = taken(request, kind, version)
+        generated = not body.draft.metadata.get("name") and bool(body.draft.metadata.get("generateName"))
+        for attempt in range(NAME_ATTEMPTS):
+            name = births.chosen_name(body.draft.metadata, self.world.chance)
+            try:
+                return await self._create(request, kind, version, body, name)
+            except _NameTaken:
+                if not generated or attempt + 1 == NAME_ATTEMPTS:
+                    raise already_exists(kind, name) from None
+        raise AssertionError("unreachable")
+
+    async def _create(self, request: Request, kind: Kind, version: str, body: Taken, name: str) -> Written:
+        namespace = births.placed(kind, body.draft.metadata, request.call.namespace)
+        warnings: list[str] = []
+
+        def decide(old: Held | None) -> Wanted:
+            if old is not None:
+                raise _NameTaken
+            warnings[:] = body.warnings
+            return Keep(self.born(request, version, body.draft, (namespace, name), warnings))
+
+        written = await self.registry.write(request, kind, namespace, name, decide)
+        return _with_warnings(written, warnings)
+
+    def born(
+        self, request: Request, version: str, draft: Draft, place: tuple[str, str], warnings: list[str]
+    ) -> Draft:
+        """A draft as a new object of its kind; raises a `Failure` when it may not be one."""
+        kind, now, (namespace, name) = draft.kind, self.world.now, place
+        draft = draft.with_metadata({**draft.metadata, "name": name, "namespace": namespace})
+        draft = self._readable(version, kind, lambda: newborn(draft)).filled(now)
+        draft, dropped = draft.gated(self.world.gates, None)
+        warnings += map(str, dropped)
+        metadata = births.at_birth(
+            kind, draft.metadata, name=name, namespace=namespace, uid=self.world.new_uid(), now=now
+        )
+        draft = draft.with_metadata(metadata)
+        errors = validate_create(draft.view)
+        if errors:
+            raise invalid(kind, name, placed(kind, version, errors))
+        warnings += (f"{caution.path}: {caution.text}" for caution in warnings_of(draft.view))
+        fields = managed.updated(kind, None, draft.document, manager=request.manager, now=now)
+        return draft.with_metadata({**draft.metadata, "managedFields": fields})
+
+    async def update(self, request: Request, kind: Kind, version: str) -> Written:
+        """Put an object in the place of the stored one, or its status in the place of the stored status."""
+        body, call = taken(request, kind, version), request.call
+        said = body.draft.metadata.get("name")
+        if said and said != call.name:
+            raise bad_request(
+                f"the name of the object ({said}) does not match the name on the URL ({call.name})"
+            )
+        namespace = births.placed(kind, body.draft.metadata, call.namespace)
+        warnings: list[str] = []
+
+        def decide(old: Held | None) -> Wanted:
+            warnings[:] = body.warnings
+            if old is None:
+                if named(keeper(kind)) not in MADE_BY_UPDATE or body.draft.metadata.get("uid"):
+                    raise not_found(kind, call.name)
+                return Keep(self.born(request, version, body.draft, (namespace, call.name), warnings))
+            births.check_preconditions(kind, old, body.draft.metadata)
+            return self.followed(request, version, body.draft, old, warnings)
+
+        written = await self.registry.write(request, kind, namespace, call.name, decide)
+        return _with_warnings(written, warnings)
+
+    def followed(
+        self,
+        request: Request,
+        version: str,
+        draft: Draft,
+        old: Held,
+        warnings: list[str],
+        fields: list[dict[str, Any]] | None = None,
+    ) -> Wanted:
+        """What becomes of a stored object when a draft follows it; `fields` are its owners, when known."""
+        kind, now, subresource = draft.kind, self.world.now, request.call.subresource
+        before = Draft.of_held(old)
+        draft = self._readable(version, kind, lambda: _writable(draft, before, subresource)).filled(now)
+        draft, dropped = draft.gated(self.world.gates, before)
+        warnings += map(str, dropped)
+        changed = _substance(draft.document) != _substance(before.document)
+        metadata = births.over_time(kind, draft.metadata, old, changed=changed)
+        draft = draft.with_metadata(metadata)
+        judge = validate_status_update if subresource == "status" else validate_update
+        errors = judge(draft.view, before.view)
+        if errors:
+            raise invalid(kind, old.name, placed(kind, version, errors))
+        if fields is None:
+            fields = managed.updated(
+                kind,
+                before.document,
+                draft.document,
+                manager=request.manager,
+                now=now,
+                subresource=subresource,
+            )
+        draft = draft.with_metadata({**draft.metadata, "managedFields": fields})
+        if _gone(draft.document):
+            return Remove()
+        return Same() if draft.document == before.document else Keep(draft)
+
+    @staticmethod
+    def _readable(version: str, kind: Kind, make: Callable[[], Draft]) -> Draft:
+        """A draft of an open kind that is changed is read again, and may turn out not to be readable."""
+        try:
+            return make()
+        except DecodeError as broken:
+            raise unreadable(kind, version, broken) from None
+
+
+class _NameTaken(Exception):  # noqa: N818 - what is the case
+    """There is an object of that name."""
+
+
+def _with_warnings(written: Written, warnings: list[str]) -> Written:
+    if not warnings:
+        return written
+    return Written(written.held, written.created, written.gone, (*warnings, *written.warnings))
+
+
+def _writable(draft: Draft, before: Draft, subresource: str) -> Draft:
+    """The stored object with just those parts of the draft that the request may write."""
+    kind = draft.kind
+    if subresource == "status":
+        changed = before.with_status_of(draft)
+        return changed.with_metadata(
+            {**before.metadata, "managedFields": draft.metadata.get("managedFields")}
+        )
+    if subresource == "finalize":
+        spec = {**(before.document.get("spec") or {})}
+        spec["finalizers"] = (draft.document.get("spec") or {}).get("finalizers") or []
+        return before.with_field("spec", spec)
+    return draft.with_status_of(before) if has_status(kind) else draft
+
+
+def _substance(document: Mapping[str, Any]) -> dict[str, Any]:
+    """What a change of generation is counted by."""
+    return {name: value for name, value in document.items() if name not in ("metadata", "status")}
+
+
+def _gone(document: Mapping[str, Any]) -> bool:
+    """Whether nothing holds a deleted object back any more."""
+    metadata = document["metadata"]
+    if not metadata.get("deletionTimestamp") or metadata.get("finalizers"):
+        return False
+    if document["kind"] == "Namespace" and (document.get("spec") or {}).get("finalizers"):
+        return False
+    return not metadata.get("deletionGracePeriodSeconds")
