@@ -5,8 +5,7 @@ file is cut back to where it was, so that either all lines of a batch are there 
 renamed and the chain goes on in a new one. At the start, the end of the newest file tells where the chain
 stands.
 
-Rules for this file: one process at a time, kept by a lock beside the log; synchronous, it runs in the thread
-of the writer.
+Rules for this file: one process at a time, kept by a lock beside the log; synchronous.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ class ChainFile:
 
     def append(self, bodies: Sequence[bytes]) -> None:
         """Add JSON objects as lines: all of them, or none and an OSError."""
-        if self._size >= self._largest:
+        if self.full:
             self._rotate()
         sequence, head, lines = self.sequence, self.head, []
         for body in bodies:
@@ -56,9 +55,14 @@ class ChainFile:
         self._write(b"".join(lines))
         self.sequence, self.head = sequence, head
 
-    def sync(self) -> None:
-        """Wait until the disk has it."""
-        os.fdatasync(self._file)
+    @property
+    def full(self) -> bool:
+        """Whether the next lines go to a new file."""
+        return self._size >= self._largest
+
+    def duplicate(self) -> int:
+        """A descriptor of the file for somebody else, who closes it."""
+        return os.dup(self._file)
 
     def close(self) -> None:
         with contextlib.suppress(OSError):

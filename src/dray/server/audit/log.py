@@ -1,25 +1,25 @@
-"""The audit log of a running server: lines go to a thread that writes them in batches.
+"""The audit log of a running server.
 
 Theory of operation: `ahead` is awaited before a write is carried out and returns when its line is with the
 operating system, so whatever happens to this process, no change is in the store without a line that says who
 asked for it. `complete` is awaited before the answer goes out: what was acknowledged has its outcome in the
-log. Both wait together with everybody else for one write of a batch; the event loop itself never waits for
-the disk. The disk has the lines at the latest after `sync_seconds`.
+log. Everything that comes up in one turn of the event loop is written in one go at its end. To hand a few
+hundred bytes to the operating system takes microseconds, less than to wake a thread; but when it once took
+long (a disk that is choked by others), the next writes are made by a thread, and the event loop goes on. The
+disk itself has the lines at the latest after `sync_seconds`.
 
 When the log cannot be written (a full disk, a file system gone read-only), writes are refused with 503 before
 anything is changed and reads go on; the server can be seen to be unready. Whoever prefers service to proof
 chooses `WhenStuck.COUNT`: lines that find no room are dropped, and counted in a line of their own afterwards.
 
-Rules for this file: the file is touched by the writer's thread alone, everything else by the event loop.
+Rules for this file: one batch is on its way at a time, in the event loop or in a thread, never in both.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import queue
-import threading
-import time
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
@@ -33,8 +33,10 @@ from dray.server.audit.record import DENIALS, Line, Outcome, Pending, complete, 
 from dray.server.call import Request
 from dray.server.failures import Failure, unavailable
 
-BATCH = 1_000
 RETRY_SECONDS = 0.5
+SLOW_SECONDS = 0.005
+"""A write that takes longer holds up everybody; the next ones are made elsewhere for a while."""
+CAREFUL_SECONDS = 60.0
 _ENCODER = msgspec.json.Encoder()
 
 
@@ -69,32 +71,34 @@ class AuditLog:
 
     def __init__(self, path: Path, clock: Clock, settings: AuditSettings = AuditSettings()) -> None:  # noqa: B008
         self.path, self._clock, self._settings = path, clock, settings
-        self._queue: queue.SimpleQueue[_Item | None] = queue.SimpleQueue()
-        self._pending = 0
-        self._thread: threading.Thread | None = None
+        self._items: list[_Item] = []
+        self._busy = False
+        self._careful_until = 0.0
+        self._syncing: asyncio.Task[None] | None = None
         self.trouble = ""
         """Why the log cannot be written at the moment; empty when it can."""
         self.written = self.dropped = 0
         self._told = 0
-        self._stuck = ""  # as `trouble`, but what the writer's thread knows
 
     def open(self) -> None:
-        """Open the file, repair what a crash left, and start to write; an `InputError` when that fails."""
+        """Open the file, repair what a crash left, and begin; an `InputError` when that fails."""
         self._loop = asyncio.get_running_loop()
-        settings = self._settings
-        self._file = ChainFile(self.path, largest=settings.largest, keep=settings.keep)
-        self._thread = threading.Thread(target=self._work, name="audit", daemon=True)
-        self._thread.start()
+        self._file = ChainFile(self.path, largest=self._settings.largest, keep=self._settings.keep)
+        self._syncing = self._loop.create_task(self._sync())
         self._put(_Item(self._event("opened"), None))
 
     async def close(self) -> None:
         """Write what is left, and end."""
-        if self._thread is None:
+        if self._syncing is None:
             return
-        self._put(_Item(self._event("closed"), None))
-        self._queue.put(None)
-        await asyncio.to_thread(self._thread.join)
-        self._thread = None
+        self._syncing.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._syncing
+        self._syncing = None
+        waiting = self._loop.create_future()
+        self._put(_Item(self._event("closed"), waiting))
+        await waiting
+        self._file.close()
 
     @property
     def head(self) -> str:
@@ -126,109 +130,102 @@ class AuditLog:
 
     def _room(self) -> bool:
         """Whether a line may be queued; a `Failure` when nothing may happen without one."""
-        if not self.trouble and self._pending < self._settings.queued:
+        if not self.trouble and len(self._items) < self._settings.queued:
             return True
         if self._settings.when_stuck is WhenStuck.REFUSE:
-            raise _stuck(self.trouble or f"{self._pending} lines are waiting")
+            raise _stuck(self.trouble or f"{len(self._items)} lines are waiting")
         return self._may_note()
 
     def _may_note(self) -> bool:
-        if self._pending < self._settings.queued:
+        if len(self._items) < self._settings.queued:
             return True
         self.dropped += 1
         return False
 
-    def _put(self, item: _Item) -> None:
-        self._pending += 1
-        self._queue.put(item)
-
     def _event(self, event: str) -> Callable[[], Line]:
         return lambda: Line(event, when(self._clock.now()))
 
-    # --- what follows runs in the writer's thread ---
+    def _put(self, item: _Item) -> None:
+        """Queue a line until the end of this turn of the event loop."""
+        self._items.append(item)
+        if len(self._items) == 1 and not self.trouble:
+            self._loop.call_soon(self._flush)
 
-    def _work(self) -> None:
-        left: list[_Item] = []
-        unsynced, due, closing = False, 0.0, False
-        while not closing:
-            closing = self._gather(left, due - time.monotonic() if unsynced else None)
-            if left or self._stuck:
-                left = self._append(left)
-                if not unsynced:
-                    unsynced, due = True, time.monotonic() + self._settings.sync_seconds
-            if unsynced and time.monotonic() >= due and not self._stuck:
-                unsynced = not self._sync()
-                due = time.monotonic() + RETRY_SECONDS
-        self._file.close()
+    def _flush(self) -> None:
+        if self._busy or not (self._items or self.trouble):
+            return
+        items, self._items = self._items, []
+        notes, told = self._notes(), self.dropped
+        if self._clock.monotonic() < self._careful_until or self._file.full:
+            self._busy = True
+            work = self._loop.run_in_executor(None, self._append, items, notes)
+            work.add_done_callback(lambda done: self._settle(items, told, done.result()))
+        else:
+            self._settle(items, told, self._append(items, notes))
 
-    def _gather(self, items: list[_Item], patience: float | None) -> bool:
-        """Add what is queued to `items`, and wait for the first; whether this is the end."""
-        if items or self._stuck:
-            patience = RETRY_SECONDS  # the last attempt failed; nothing new is needed to try again
+    def _append(self, items: list[_Item], notes: list[Line]) -> str:
+        """Write lines; why that did not work, if it did not. Runs in the event loop or in a thread."""
+        begun = self._clock.monotonic()
         try:
-            item = self._queue.get(timeout=None if patience is None else max(patience, 0.001))
-            while item is not None:
-                items.append(item)
-                if len(items) >= BATCH:
-                    return False
-                item = self._queue.get_nowait()
-        except queue.Empty:
-            return False
-        return True
-
-    def _append(self, items: list[_Item]) -> list[_Item]:
-        """Write lines; those that must be tried again."""
-        dropped = self.dropped
-        try:
-            self._file.append([_ENCODER.encode(item.make()) for item in items] + self._notes(dropped))
+            self._file.append([_ENCODER.encode(line) for line in (*(item.make() for item in items), *notes)])
         except OSError as refused:
-            return self._refused(items, refused.strerror or str(refused))
-        self.written += len(items)
-        self._stuck, self._told = "", dropped
-        self._hand_back(items, "", len(items))
-        return []
+            return refused.strerror or str(refused)
+        finally:
+            now = self._clock.monotonic()
+            if now - begun > SLOW_SECONDS:
+                self._careful_until = now + CAREFUL_SECONDS
+        return ""
 
-    def _notes(self, dropped: int) -> list[bytes]:
-        """What the log has to say about itself."""
-        now, lines = when(self._clock.now()), []
-        if dropped > self._told:
-            lines.append(Line("dropped", now, count=dropped - self._told, note="lines found no room"))
-        if self._stuck:
-            lines.append(Line("resumed", now, note=f"could not be written: {self._stuck}"))
-        return [_ENCODER.encode(line) for line in lines]
-
-    def _refused(self, items: list[_Item], trouble: str) -> list[_Item]:
-        """Nobody waits for a disk that refuses: what was not begun is called off, the rest is kept."""
-        refuse = self._settings.when_stuck is WhenStuck.REFUSE
-        kept = [item for item in items if not (refuse and item.ahead)]
-        self._hand_back(items, trouble, len(items) - len(kept))
-        self._stuck = trouble
-        return [_Item(item.make, None) for item in kept]
-
-    def _sync(self) -> bool:
-        try:
-            self._file.sync()
-        except OSError as refused:
-            self._hand_back([], refused.strerror or str(refused), 0)
-            return False
-        return True
-
-    def _hand_back(self, items: list[_Item], trouble: str, done: int) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed; nobody waits any more
-            self._loop.call_soon_threadsafe(self._settle, items, trouble, done)
-
-    def _settle(self, items: list[_Item], trouble: str, done: int) -> None:
-        """In the event loop again: wake whoever waits."""
-        self.trouble = trouble
-        self._pending -= done
+    def _settle(self, items: list[_Item], told: int, trouble: str) -> None:
+        """Wake whoever waits; what could not be written is kept, unless nothing was done yet."""
+        self._busy, self.trouble = False, trouble
+        refuse = bool(trouble) and self._settings.when_stuck is WhenStuck.REFUSE
         for item in items:
             waiting = item.waiting
             if waiting is None or waiting.done():
                 continue
-            if trouble and item.ahead and self._settings.when_stuck is WhenStuck.REFUSE:
+            if refuse and item.ahead:
                 waiting.set_exception(_stuck(trouble))
             else:
                 waiting.set_result(None)
+        if not trouble:
+            self.written += len(items)
+            self._told = told
+            if self._items:
+                self._loop.call_soon(self._flush)
+            return
+        kept = [_Item(item.make, None) for item in items if not (refuse and item.ahead)]
+        self._items = kept + self._items
+        self._loop.call_later(RETRY_SECONDS, self._flush)
+
+    def _notes(self) -> list[Line]:
+        """What the log has to say about itself."""
+        lines: list[Line] = []
+        if self.dropped > self._told:
+            count, note = self.dropped - self._told, "lines found no room"
+            lines.append(Line("dropped", when(self._clock.now()), count=count, note=note))
+        if self.trouble:
+            note = f"could not be written: {self.trouble}"
+            lines.append(Line("resumed", when(self._clock.now()), note=note))
+        return lines
+
+    async def _sync(self) -> None:
+        """Bring what was written to the disk, every now and then."""
+        synced = 0
+        while True:
+            await asyncio.sleep(self._settings.sync_seconds)
+            if self.written != synced and not self._busy:
+                synced = self.written
+                await asyncio.to_thread(_brought_to_disk, self._file.duplicate())
+
+
+def _brought_to_disk(file: int) -> None:
+    """Wait for the disk; should it refuse, the next write will meet the same trouble and tell."""
+    try:
+        with contextlib.suppress(OSError):
+            os.fdatasync(file)
+    finally:
+        os.close(file)
 
 
 def _stuck(trouble: str) -> Failure:

@@ -87,8 +87,8 @@ def is_write(call: Call) -> bool:
 
 
 def when(moment: datetime) -> str:
-    """A time to the microsecond."""
-    return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    """A time in UTC to the microsecond."""
+    return moment.isoformat(timespec="microseconds").removesuffix("+00:00") + "Z"
 
 
 def received(pending: Pending) -> Line:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import json
+import threading
 from pathlib import Path
 
 import pytest
@@ -152,6 +153,27 @@ def test_a_thousand_writes_at_once_are_one_sound_chain(tmp_path):
     }
 
 
+def test_a_slow_disk_is_waited_for_in_a_thread(tmp_path, monkeypatch):
+    path, threads = tmp_path / "audit.log", set()
+    real = ChainFile.append
+
+    def append(file, bodies):
+        threads.add(threading.current_thread() is threading.main_thread())
+        real(file, bodies)
+
+    monkeypatch.setattr(ChainFile, "append", append)
+    monkeypatch.setattr("dray.server.audit.log.SLOW_SECONDS", -1.0)
+
+    async def work(log):
+        for number in range(20):
+            await asyncio.gather(*(carried_out(log, request(audit_id=f"a-{number}")) for _ in range(5)))
+
+    run(path, work)
+    assert threads == {True, False}
+    verdict = verify([path])
+    assert (verdict.lines, verdict.findings) == (202, ())
+
+
 class Disk:
     """A disk that can be full."""
 
@@ -222,10 +244,11 @@ def test_whoever_prefers_service_gets_a_count_of_what_is_missing(tmp_path, monke
             await carried_out(log, request("get", audit_id=f"a-{number}"), Outcome(403))
         assert log.dropped > 0
         disk.full = False
-        await until(lambda: not log.trouble and log._pending == 0)
+        await until(lambda: not log.trouble)
 
     run(path, work, settings)
     told = lines(path)
+    assert len(told) > 3
     assert sum(line["count"] for line in told if line["event"] == "dropped") == 30 - len(
         [line for line in told if line["event"] == "complete"]
     )
