@@ -1,0 +1,328 @@
+"""The ledger: no device is ever handed out twice.
+
+Theory of operation: an allocation is a list of devices and shares. To grant it, every device's row must have
+room: for the whole device nobody else may be in the row; for a share nobody may have the whole, the device
+must be published as shared, and the amounts of all shares together must fit each capacity. A device that is
+taken first draws from its counters, and the sums charged to a counter set must fit what is published. Rows
+are read through the books, which remember what was read and what changes; the caller writes the changes only
+if none of what was read has changed, in the same transaction as the claim itself. So a denial is the truth
+about one moment, and a grant cannot collide with another.
+
+A claim that lets go while a node has it prepared leaves its holdings behind as gone; they keep blocking
+until the last preparation that covers them goes.
+
+Rules for this file: judges what is written in allocations, not whether they were a good choice; admin access
+holds nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import msgspec
+
+from dray.claims import denials
+from dray.claims.denials import Denial
+from dray.claims.published import Facts, Published, Source
+from dray.claims.rows import (
+    AnyRow,
+    CounterRow,
+    CounterSetId,
+    Covered,
+    DeviceId,
+    DeviceRow,
+    Holder,
+    Holding,
+    PreparationRow,
+    counter_key,
+    device_key,
+    preparation_key,
+    read_row,
+    row_bytes,
+)
+from dray.values.quantity import ZERO, Quantity
+
+
+class Result(Protocol):
+    """One result of an allocation, as far as the ledger reads it."""
+
+    @property
+    def driver(self) -> str: ...
+    @property
+    def pool(self) -> str: ...
+    @property
+    def device(self) -> str: ...
+    @property
+    def admin_access(self) -> bool | None: ...
+    @property
+    def share_id(self) -> str | None: ...
+    @property
+    def consumed_capacity(self) -> dict[str, Quantity]: ...
+
+
+Reader = Callable[[bytes], bytes | None]
+"""The bytes of a row, or None when there is none."""
+
+Catalogue = Callable[[tuple[str, str]], Published]
+"""What is published of a pool (driver and name)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ruling:
+    """What the ledger says: what must change, what that relies on, and what speaks against it."""
+
+    changes: dict[bytes, bytes | None]
+    """Rows by key as they become; None: removed."""
+    reads: frozenset[bytes]
+    """Keys of rows that were looked at."""
+    sources: frozenset[Source]
+    """Slices that were looked at."""
+    denials: tuple[Denial, ...] = ()
+
+
+_EMPTY = DeviceRow()
+_NO_CHARGE = CounterRow()
+
+
+class Books:
+    """Rows of the ledger while they are being changed."""
+
+    def __init__(self, read: Reader) -> None:
+        self._read = read
+        self._before: dict[bytes, AnyRow | None] = {}
+        self._rows: dict[bytes, AnyRow | None] = {}
+        self.sources: set[Source] = set()
+
+    def _look(self, key: bytes) -> Any:
+        if key not in self._rows:
+            value = self._read(key)
+            self._before[key] = self._rows[key] = None if value is None else read_row(key, value)
+        return self._rows[key]
+
+    def device(self, device: DeviceId) -> DeviceRow:
+        return self._look(device_key(device)) or _EMPTY
+
+    def counters(self, place: CounterSetId) -> CounterRow:
+        return self._look(counter_key(place)) or _NO_CHARGE
+
+    def preparation(self, name: str) -> PreparationRow | None:
+        row: PreparationRow | None = self._look(preparation_key(name))
+        return row
+
+    def write(self, key: bytes, row: AnyRow | None) -> None:
+        self._look(key)
+        self._rows[key] = row
+
+    def ruling(self, denied: Iterable[Denial] = ()) -> Ruling:
+        """What was read and what changes."""
+        changes = {
+            key: None if row is None else row_bytes(row)
+            for key, row in self._rows.items()
+            if row != self._before[key]
+        }
+        return Ruling(changes, frozenset(self._rows), frozenset(self.sources), tuple(denied))
+
+
+def holding_of(holder: Holder, result: Result) -> Holding:
+    """What a result of an allocation means for its device."""
+    if result.share_id is None and not result.consumed_capacity:
+        return Holding(holder=holder)
+    # What is below nothing must not make room for others.
+    amounts = {
+        name: amount if amount.nanos >= 0 else ZERO for name, amount in result.consumed_capacity.items()
+    }
+    return Holding(holder=holder, share=result.share_id, amounts=amounts)
+
+
+def device_of(result: Result) -> DeviceId:
+    return DeviceId(result.driver, result.pool, result.device)
+
+
+def held_by(holder: Holder, results: Iterable[Result]) -> list[tuple[DeviceId, Holding]]:
+    """What an allocation holds; admin access holds nothing."""
+    return [(device_of(result), holding_of(holder, result)) for result in results if not result.admin_access]
+
+
+def grant(books: Books, holder: Holder, results: Sequence[Result], catalogue: Catalogue) -> list[Denial]:
+    """Enter an allocation into the books, or say everything that speaks against it."""
+    denied: list[Denial] = []
+    seen: set[tuple[DeviceId, str | None]] = set()
+    for position, result in enumerate(results):
+        if result.admin_access:
+            continue
+        device, holding = device_of(result), holding_of(holder, result)
+        if (device, holding.share) in seen:
+            denied.append(denials.twice(device, position))
+            continue
+        seen.add((device, holding.share))
+        denied += _enter(books, device, holding, catalogue, position)
+    return denied
+
+
+def _enter(
+    books: Books, device: DeviceId, holding: Holding, catalogue: Catalogue, position: int
+) -> list[Denial]:
+    row = books.device(device)
+    if any(is_same(holding, held) for held in row.holdings):
+        return []
+    pool = catalogue((device.driver, device.pool))
+    facts = pool.devices.get(device.device)
+    if facts is not None:
+        books.sources.add(facts.source)
+    denial = (
+        _no_whole(device, row, position)
+        if holding.is_whole
+        else _no_share(device, row, holding, facts, position)
+    )
+    if denial is not None:
+        return [denial]
+    charged = row.charged
+    if not row.holdings and facts is not None and facts.draws:
+        denied = _charge(books, device, facts, pool)
+        if denied:
+            return [replace(denial, position=position) for denial in denied]
+        charged = {name: dict(drawn) for name, drawn in facts.draws.items()}
+    books.write(device_key(device), DeviceRow(holdings=(*row.holdings, holding), charged=charged))
+    return []
+
+
+def is_same(new: Holding, held: Holding) -> bool:
+    """Whether a claim has this already."""
+    return not held.gone and held.identity == new.identity and held.amounts == new.amounts
+
+
+def _no_whole(device: DeviceId, row: DeviceRow, position: int) -> Denial | None:
+    return denials.in_the_way(device, row.holdings, position) if row.holdings else None
+
+
+def _no_share(
+    device: DeviceId, row: DeviceRow, new: Holding, facts: Facts | None, position: int
+) -> Denial | None:
+    whole = [held for held in row.holdings if held.is_whole]
+    if whole:
+        return denials.in_the_way(device, whole, position)
+    if facts is None:
+        return denials.unpublished(device, position)
+    if not facts.shareable:
+        return denials.dedicated(device, row.holdings, position)
+    for held in row.holdings:
+        if new.share is not None and held.share == new.share:
+            return denials.share_id(device, new.share, held, position)
+    return _no_room(device, row, new, facts, position)
+
+
+def _no_room(device: DeviceId, row: DeviceRow, new: Holding, facts: Facts, position: int) -> Denial | None:
+    for name, asked in (new.amounts or {}).items():
+        total = facts.capacity.get(name)
+        taken = sum((held.amounts or {}).get(name, ZERO).nanos for held in row.holdings)
+        if total is None or taken + asked.nanos > total.nanos:
+            return denials.capacity(device, name, asked, total, row.holdings, position)
+    return None
+
+
+def _charge(books: Books, device: DeviceId, facts: Facts, pool: Published) -> list[Denial]:
+    """Draw what the device needs from its counters, or nothing at all."""
+    denied: list[Denial] = []
+    sums: list[tuple[CounterSetId, CounterRow]] = []
+    for name, drawn in facts.draws.items():
+        place = CounterSetId(device.driver, device.pool, name)
+        if name not in pool.counters:
+            denied.append(denials.unknown_counter(device, place, ""))
+            continue
+        totals, source = pool.counters[name]
+        books.sources.add(source)
+        charged = dict(books.counters(place).charged)
+        for counter, asked in drawn.items():
+            total, taken = totals.get(counter), charged.get(counter, ZERO)
+            if total is None:
+                denied.append(denials.unknown_counter(device, place, counter))
+            elif taken.nanos + asked.nanos > total.nanos:
+                left = Quantity(total.nanos - taken.nanos, total.form)
+                denied.append(denials.counter(device, place, counter, asked, total, left))
+            elif asked.nanos:
+                charged[counter] = taken + asked
+        sums.append((place, CounterRow(charged=charged)))
+    if not denied:
+        for place, row in sums:
+            books.write(counter_key(place), row if row.charged else None)
+    return denied
+
+
+def release(books: Books, uid: str, devices: Iterable[DeviceId]) -> None:
+    """A claim lets go; what a node still has in its hands stays behind in quarantine."""
+    for device in dict.fromkeys(devices):
+        row = books.device(device)
+        kept = tuple(
+            msgspec.structs.replace(held, gone=True) if held.holder.uid == uid else held
+            for held in row.holdings
+            if held.holder.uid != uid or held.prepared
+        )
+        settle(books, device, row, kept)
+
+
+def settle(books: Books, device: DeviceId, row: DeviceRow, kept: tuple[Holding, ...]) -> bool:
+    """Keep these holdings of a device; when none is left, it is free and its counters get their own back."""
+    if kept:
+        books.write(device_key(device), msgspec.structs.replace(row, holdings=kept))
+        return False
+    for name, drawn in row.charged.items():
+        place = CounterSetId(device.driver, device.pool, name)
+        charged = dict(books.counters(place).charged)
+        for counter, amount in drawn.items():
+            charged[counter] = charged.get(counter, ZERO) - amount
+        charged = {counter: amount for counter, amount in charged.items() if amount.nanos > 0}
+        books.write(counter_key(place), CounterRow(charged=charged) if charged else None)
+    books.write(device_key(device), None)
+    return True
+
+
+def prepare(books: Books, name: str, node: str, holder: Holder, results: Iterable[Result]) -> list[Denial]:
+    """A node takes the devices of a claim into its hands."""
+    denied: list[Denial] = []
+    covered: list[Covered] = []
+    for device, wanted in held_by(holder, results):
+        row = books.device(device)
+        if not any(is_same(wanted, held) for held in row.holdings):
+            denied.append(denials.unrecorded(device))
+            continue
+        holdings = tuple(
+            msgspec.structs.replace(held, prepared={**held.prepared, name: node})
+            if is_same(wanted, held)
+            else held
+            for held in row.holdings
+        )
+        books.write(device_key(device), msgspec.structs.replace(row, holdings=holdings))
+        covered.append(
+            Covered(
+                driver=device.driver,
+                pool=device.pool,
+                device=device.device,
+                share=wanted.share,
+                amounts=wanted.amounts,
+            )
+        )
+    books.write(preparation_key(name), PreparationRow(node=node, holder=holder, covered=tuple(covered)))
+    return denied
+
+
+def free(books: Books, name: str) -> list[DeviceId]:
+    """A node let go of what a preparation covered; the devices that became free with it."""
+    row = books.preparation(name)
+    if row is None:
+        return []
+    freed: list[DeviceId] = []
+    for device in dict.fromkeys(covered.id for covered in row.covered):
+        held = books.device(device)
+        kept = tuple(
+            msgspec.structs.replace(
+                holding, prepared={key: node for key, node in holding.prepared.items() if key != name}
+            )
+            for holding in held.holdings
+        )
+        kept = tuple(holding for holding in kept if holding.prepared or not holding.gone)
+        if held.holdings and settle(books, device, held, kept):
+            freed.append(device)
+    books.write(preparation_key(name), None)
+    return freed
