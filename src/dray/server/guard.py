@@ -1,0 +1,163 @@
+"""The ledger as a rule of the server: an allocation and its rows change in one transaction.
+
+Theory of operation: a change of a claim's allocation, and a preparation that comes or goes, is put to the
+ledger together with the rows and slices it concerns, as the cache shows them. What the ledger wants written
+goes into the transaction of the change, with a compare for everything it looked at. Somebody else who was
+faster makes a compare fail, and the change is judged again on what stands then; so of two allocations of
+one device exactly one is stored, through however many servers they come.
+
+A denial is 409 and names every device that is in the way, its holder, and what is left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from dray.api.kinds import Kind, kind_named
+from dray.claims import ledger
+from dray.claims.allocated import SeenClaim, may_be_allocated, read_claim
+from dray.claims.denials import Denial, Law
+from dray.claims.ledger import Books, Result, Ruling
+from dray.claims.rows import Holder
+from dray.server import failures
+from dray.server.cache import Cache
+from dray.server.catalogue import Catalogue
+from dray.server.change import CREATE, DELETE, NOTHING, Change, Extra
+from dray.server.held import Held, key
+from dray.store import Compare, Delete, Put, Unchanged
+
+RESULTS = "status.allocation.devices.results"
+
+
+def _kind(group: str, name: str) -> Kind:
+    kind = kind_named(group, name)
+    assert kind is not None
+    return kind
+
+
+CLAIMS = _kind("resource.k8s.io", "ResourceClaim")
+PREPARATIONS = _kind("dray.dev", "Preparation")
+
+
+class Guard:
+    """Judges changes by the ledger, and keeps the ledger in step.
+
+    `on_denied` is called with the law behind each denial, for counting. A guard that is not enforced does
+    nothing at all; it exists to show in tests what would happen without the ledger.
+    """
+
+    def __init__(
+        self, cache: Cache, *, enforced: bool = True, on_denied: Callable[[str], None] | None = None
+    ) -> None:
+        self._cache = cache
+        self._catalogue = Catalogue(cache)
+        self._enforced = enforced
+        self._on_denied = on_denied or (lambda law: None)
+
+    def judge(self, change: Change) -> Extra:
+        """What the ledger says to a change."""
+        if not self._enforced:
+            return NOTHING
+        if change.kind is CLAIMS:
+            return self._judge_claim(change)
+        if change.kind is PREPARATIONS:
+            return self._judge_preparation(change)
+        return NOTHING
+
+    def _books(self) -> Books:
+        return Books(self._row)
+
+    def _row(self, place: bytes) -> bytes | None:
+        entry = self._cache.row(place)
+        return None if entry is None else entry.value
+
+    def _judge_claim(self, change: Change) -> Extra:
+        old = _allocated(change.old)
+        new: Sequence[Result] = ()
+        if change.view is not None and change.view.status.allocation is not None:
+            new = change.view.status.allocation.devices.results
+        if old is None and not new:
+            return NOTHING
+        before = ledger.held_by(old.holder, old.results) if old is not None else []
+        holder = _holder(change) if change.view is not None else Holder()
+        if before == ledger.held_by(holder, new):
+            return NOTHING
+        books = self._books()
+        if old is not None:
+            ledger.release(books, old.holder.uid, (device for device, _ in before))
+        denied = ledger.grant(books, holder, new, self._catalogue)
+        return self._extra(change, books.ruling(denied))
+
+    def _judge_preparation(self, change: Change) -> Extra:
+        books = self._books()
+        if change.operation == DELETE:
+            ledger.free(books, change.name)
+            return self._extra(change, books.ruling())
+        if change.operation != CREATE:
+            return NOTHING
+        spec = change.view.spec
+        place = key(CLAIMS, spec.claim.namespace, spec.claim.name)
+        held = self._cache.at(place)
+        claim = None if held is None else read_claim(held.value)
+        denial = _no_preparation(spec.claim, claim)
+        if denial is not None or held is None or claim is None:
+            return self._extra(change, books.ruling([denial] if denial else []))
+        ledger.free(books, change.name)
+        denied = ledger.prepare(books, change.name, spec.node_name, claim.holder, claim.results)
+        extra = self._extra(change, books.ruling(denied))
+        return Extra([*extra.compares, Unchanged(place, held.revision)], extra.writes)
+
+    def _extra(self, change: Change, ruling: Ruling) -> Extra:
+        """The ruling as part of a transaction; a denial as a failure."""
+        if ruling.denials:
+            for denial in ruling.denials:
+                self._on_denied(denial.law.value)
+            raise _failure(change, ruling.denials)
+        compares: list[Compare] = [
+            Unchanged(place, 0 if (entry := self._cache.row(place)) is None else entry.mod_revision)
+            for place in sorted(ruling.reads)
+        ]
+        compares += [Unchanged(*source) for source in sorted(ruling.sources)]
+        writes = [
+            Delete(place) if value is None else Put(place, value) for place, value in ruling.changes.items()
+        ]
+        return Extra(compares, writes)
+
+
+def _allocated(held: Held | None) -> SeenClaim | None:
+    """The claim as it is stored, if it has an allocation."""
+    if held is None or not may_be_allocated(held.value):
+        return None
+    claim = read_claim(held.value)
+    return claim if claim.is_allocated else None
+
+
+def _holder(change: Change) -> Holder:
+    return Holder(namespace=change.namespace, name=change.name, uid=change.view.metadata.uid)
+
+
+def _no_preparation(wanted: Holder, claim: SeenClaim | None) -> Denial | None:
+    """Why a node cannot say that it prepares a claim."""
+    name = f"claim {wanted.namespace}/{wanted.name}"
+    if claim is None:
+        why = f"{name} does not exist; there is nothing to prepare"
+    elif claim.metadata.uid != wanted.uid:
+        why = f"{name} has uid {claim.metadata.uid}, not {wanted.uid}: it was replaced by another claim"
+    elif not claim.is_allocated:
+        why = f"{name} has no allocation; wait until it has one"
+    else:
+        return None
+    return Denial(Law.CLAIM, None, why)
+
+
+def _failure(change: Change, denials: Sequence[Denial]) -> failures.Failure:
+    field = RESULTS if change.kind is CLAIMS else "spec.claim"
+    causes = [
+        {
+            "reason": denial.law.value,
+            "message": denial.message,
+            "field": f"{field}[{denial.position}]" if change.kind is CLAIMS else field,
+        }
+        for denial in denials
+    ]
+    return failures.conflict(change.kind, change.name, "; ".join(d.message for d in denials), causes)
