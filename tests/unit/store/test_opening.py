@@ -70,16 +70,17 @@ async def test_a_database_of_somebody_else_is_left_alone(tmp_path: Path):
 async def test_a_newer_format_is_refused(tmp_path: Path):
     path = await some_store(tmp_path)
     connection = sqlite3.connect(path)
-    connection.execute("PRAGMA user_version = 2")
+    connection.execute("PRAGMA user_version = 3")
     connection.close()
-    await refused(str(path), FormatError, "format 2", "format 1")
+    await refused(str(path), FormatError, "format 3", "format 2")
 
 
 @pytest.mark.parametrize(
     ("statement", "word"),
     [
         ("UPDATE history SET value = x'00' WHERE id = (SELECT min(id) FROM history)", "checksum"),
-        ("DELETE FROM history WHERE id = (SELECT min(id) FROM history)", "add up"),
+        ("DELETE FROM history WHERE id = (SELECT min(id) FROM history)", "is missing"),
+        ("DELETE FROM history WHERE key = x'61'; DELETE FROM current WHERE key = x'61'", "add up"),
         ("UPDATE head SET revision = 2", "head record"),
         ("DELETE FROM head", "head record"),
         ("DELETE FROM current WHERE key = x'61'", "index of current keys"),
@@ -90,7 +91,7 @@ async def test_a_newer_format_is_refused(tmp_path: Path):
 async def test_a_file_that_was_tampered_with_is_refused(tmp_path: Path, statement: str, word: str):
     path = await some_store(tmp_path)
     connection = sqlite3.connect(path, isolation_level=None)
-    connection.execute(statement)
+    connection.executescript(statement)
     connection.close()
     await refused(str(path), Damaged, word, "dray server restore")
 

@@ -1,10 +1,10 @@
 """Forgetting the past, in steps small enough that nobody waits long for the writer.
 
 Theory of operation: the first step notes the compacted revision, and from then on nobody reads what is
-about to go. The next steps walk the history from its beginning and remove, oldest first, the rows that a
-newer row at or before that revision replaced, and deletes. Oldest first matters: a delete that went before
-the rows it ended would bring them back. A crash in between leaves rows that nobody sees; the next
-compaction meets them again. Pages that became free are given back to the file system after each step.
+about to go. The next steps sweep the rows up to that revision, oldest first and each only once: a row makes
+the one before it of the same key superfluous, and a delete also itself. How far they came is noted with each
+step, so that after a crash, and at the next compaction, the sweep goes on where it stopped; the rows that
+stay are never looked at again. Pages that became free are given back to the file system after each step.
 """
 
 from __future__ import annotations
@@ -16,9 +16,7 @@ import msgspec
 from dray.store.sqlite.rows import Head, row_id
 
 STEP_ROWS = 500
-"""How many rows one step removes."""
-SCAN_ROWS = 5000
-"""How many rows one step looks at."""
+"""How many rows one step sweeps."""
 STEP_PAGES = 4000
 """How many free pages one step gives back."""
 
@@ -29,36 +27,39 @@ class Compaction:
     def __init__(self, revision: int) -> None:
         self._revision = revision
         self._end = row_id(revision + 1)
-        self._cursor: int | None = None
+        self._begun = False
 
     def step(self, connection: sqlite3.Connection, head: Head) -> Head | None:
-        if self._cursor is None:
-            return self._begin(head)
-        if self._cursor >= self._end:
-            return None
-        (reach,) = connection.execute(
-            "SELECT max(id) FROM (SELECT id FROM history WHERE id >= ? AND id < ? ORDER BY id LIMIT ?)",
-            (self._cursor, self._end, SCAN_ROWS),
-        ).fetchone()
-        if reach is None:
-            return None
-        doomed = connection.execute(
-            "SELECT id, checksum FROM history h WHERE id >= ? AND id <= ? AND (value IS NULL OR EXISTS"
-            " (SELECT 1 FROM history n WHERE n.key = h.key AND n.id > h.id AND n.id < ?))"
-            " ORDER BY id LIMIT ?",
-            (self._cursor, reach, self._end, STEP_ROWS),
+        if not self._begun:
+            self._begun = True
+            if self._revision > head.compacted:
+                return msgspec.structs.replace(head, compacted=self._revision)
+        swept = connection.execute(
+            "SELECT id, key, previous, value IS NULL FROM history"
+            " WHERE id >= ? AND id < ? ORDER BY id LIMIT ?",
+            (head.swept, self._end, STEP_ROWS),
         ).fetchall()
-        connection.executemany("DELETE FROM history WHERE id = ?", ((number,) for number, _ in doomed))
-        self._cursor = (doomed[-1][0] if len(doomed) == STEP_ROWS else reach) + 1
-        return head.with_rows((checksum for _, checksum in doomed), sign=-1)
+        if not swept:
+            return None
+        deletes = [(key, number) for number, key, _, is_delete in swept if is_delete]
+        doomed = [previous for _, _, previous, _ in swept] + [number for _, number in deletes]
+        sums = _checksums(connection, doomed)
+        connection.executemany("DELETE FROM history WHERE id = ?", ((number,) for number in doomed))
+        connection.executemany("DELETE FROM current WHERE key = ? AND id = ?", deletes)
+        return msgspec.structs.replace(head.without(sums), swept=swept[-1][0] + 1)
 
     def after_commit(self, connection: sqlite3.Connection) -> None:
         # SQLite gives back one page per step of this statement, and `execute` would take only the first.
         connection.executescript(f"PRAGMA incremental_vacuum({STEP_PAGES})")
 
-    def _begin(self, head: Head) -> Head | None:
-        self._cursor = 0
-        if self._revision <= head.compacted:
-            self._cursor = self._end
-            return None
-        return msgspec.structs.replace(head, compacted=self._revision)
+
+def _checksums(connection: sqlite3.Connection, numbers: list[int]) -> list[int]:
+    """The checksums of those rows that are there: a delete before a new beginning has gone already."""
+    sums: list[int] = []
+    for start in range(0, len(numbers), 100):
+        some = numbers[start : start + 100]
+        marks = ", ".join("?" * len(some))
+        sums += [
+            row[0] for row in connection.execute(f"SELECT checksum FROM history WHERE id IN ({marks})", some)
+        ]
+    return sums

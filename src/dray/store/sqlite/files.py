@@ -111,8 +111,7 @@ def verify(path: Path, *, writer: bool = True) -> Head:
             if findings != ["ok"]:
                 raise Damaged(f"{findings[0]}")
             head = read_head(connection)
-            _verify_rows(connection, head)
-            _verify_current(connection)
+            _verify_current(connection, _verify_rows(connection, head))
         except Damaged as error:
             raise Damaged(f"`{path}` is damaged: {error}; {RESTORE}") from error
         except (sqlite3.DatabaseError, TypeError, ValueError, OverflowError) as error:
@@ -182,29 +181,27 @@ def _check_format(connection: sqlite3.Connection, path: Path) -> None:
         )
 
 
-def _verify_rows(connection: sqlite3.Connection, head: Head) -> None:
-    count, total, newest = 0, 0, 0
+def _verify_rows(connection: sqlite3.Connection, head: Head) -> dict[bytes, int]:
+    """Check every row and how they hang together; returns the newest one of each key."""
+    count, total, newest = 0, 0, dict[bytes, int]()
     for row in connection.execute(f"SELECT {COLUMNS} FROM history h ORDER BY id"):
-        total += checked(row)[5]
-        newest = row[0]
+        number, key, _, _, previous, _, checksum = checked(row)
+        before = newest.get(key, 0)
+        # The row before may have been compacted away, but only with all that were older still.
+        if previous != before and (before or previous >> PLACES > head.compacted):
+            raise Damaged(f"a record before revision `{number >> PLACES}` is missing")
+        newest[key] = number
+        total += checksum
         count += 1
     if (count, total & SUM_MASK) != (head.rows, head.total):
         raise Damaged(f"{count} records add up to something else than the {head.rows} that were written")
-    if newest >> PLACES > head.revision:
+    if max(newest.values(), default=0) >> PLACES > head.revision:
         raise Damaged(f"a record is newer than revision `{head.revision}`, where the store stands")
+    return newest
 
 
-def _verify_current(connection: sqlite3.Connection) -> None:
-    """The index of current keys is exactly the newest row of every key that has a value."""
-    stray = connection.execute(
-        "SELECT key, id FROM current EXCEPT"
-        " SELECT key, id FROM history WHERE value IS NOT NULL"
-        " AND id IN (SELECT max(id) FROM history GROUP BY key)"
-    ).fetchone()
-    (living,) = connection.execute(
-        "SELECT count(*) FROM (SELECT max(id) AS id FROM history GROUP BY key) JOIN history USING (id)"
-        " WHERE value IS NOT NULL"
-    ).fetchone()
-    (indexed,) = connection.execute("SELECT count(*) FROM current").fetchone()
-    if stray is not None or living != indexed:
-        raise Damaged(f"the index of current keys names {indexed} keys, the history {living}")
+def _verify_current(connection: sqlite3.Connection, newest: dict[bytes, int]) -> None:
+    """The index of current keys is exactly the newest row of every key."""
+    indexed = dict(connection.execute("SELECT key, id FROM current"))
+    if indexed != newest:
+        raise Damaged(f"the index of current keys names {len(indexed)} keys, the history {len(newest)}")

@@ -28,7 +28,7 @@ from dray.store.base import (
     holds,
 )
 from dray.store.errors import StoreError
-from dray.store.sqlite.rows import COLUMNS, PLACES, SUM_MASK, Head, Row, agreeing, checksum_of
+from dray.store.sqlite.rows import COLUMNS, PLACES, SUM_MASK, Head, Row, agreeing, checksum_of, entry_of
 
 REMEMBERED_BYTES = 32 << 20
 """How much of what was written or compared lately stays in memory."""
@@ -38,8 +38,10 @@ AT_ONCE = 32
 """How many rows or keys one statement takes; each number up to this is a statement of its own."""
 
 Outcome = Committed | Conflict | StoreError | None
-State = dict[bytes, Entry | None]
-"""What stands under a key; None says that nothing does."""
+Standing = tuple[int, Entry | None]
+"""The newest row of a key and the entry it stands for: None for a delete; row 0 when there is none."""
+NOTHING: Standing = (0, None)
+State = dict[bytes, Standing]
 
 
 @dataclass(slots=True, eq=False)
@@ -59,8 +61,6 @@ class Work:
 
     head: Head
     rows: list[Row] = field(default_factory=list)
-    changed: set[bytes] = field(default_factory=set)
-    weight: int = 0
 
 
 class Recent:
@@ -90,7 +90,7 @@ class Recent:
         """Remember a state that is in the file now."""
         self._young.update(state)
         # What was there before is counted again; the bound is then kept early rather than late.
-        for entry in state.values():
+        for _, entry in state.values():
             self._weight += ENTRY_BYTES if entry is None else ENTRY_BYTES + len(entry.value)
         if self._weight > self._limit:
             self._old, self._young, self._weight = self._young, {}, 0
@@ -109,92 +109,74 @@ def touched(jobs: Iterable[Job]) -> set[bytes]:
 
 def look_up(connection: sqlite3.Connection, keys: list[bytes]) -> State:
     """What the file has under the keys."""
-    state: State = dict.fromkeys(keys)
+    state: State = dict.fromkeys(keys, NOTHING)
     for start in range(0, len(keys), AT_ONCE):
         some = keys[start : start + AT_ONCE]
-        for row in connection.execute(LOOK[len(some)], some).fetchall():
-            state[row[6]] = agreeing(row)
+        for found in connection.execute(LOOK[len(some)], some).fetchall():
+            row = agreeing(found)
+            state[row[1]] = (row[0], entry_of(row))
     return state
 
 
 def work_out(jobs: Iterable[Job], head: Head, state: State) -> Work:
     """Run the transactions on the state, which has every key they touch; each job gets its outcome."""
     work = Work(head)
-    revision, added = head.revision, 0
+    revision = head.revision
     for job in jobs:
         if job.compares and (failed := _failed(job.compares, state)):
             job.outcome = Conflict(revision, failed)
             continue
-        events = [
-            event for write in job.writes if (event := _applied(write, revision + 1, state)) is not None
-        ]
-        if events:
+        if job.writes and (events := _applied(job.writes, revision + 1, state, work.rows)):
             revision += 1
             job.batch = Batch(revision, tuple(events))
-            added += _note(work, revision, events)
         job.outcome = Committed(revision)
     if work.rows:
-        total = (head.total + added) & SUM_MASK
-        work.head = Head(revision, head.compacted, head.rows + len(work.rows), total)
+        total = (head.total + sum(row[6] for row in work.rows)) & SUM_MASK
+        work.head = Head(revision, head.compacted, head.swept, head.rows + len(work.rows), total)
     return work
 
 
-def carry_out(connection: sqlite3.Connection, work: Work, state: State) -> None:
-    """Write the rows and what they make of the index of current keys, inside an open transaction."""
+def carry_out(connection: sqlite3.Connection, work: Work) -> None:
+    """Write the rows and where the index of current keys points now, inside an open transaction."""
     rows = work.rows
     for start in range(0, len(rows), AT_ONCE):
         some = rows[start : start + AT_ONCE]
         connection.execute(INSERT[len(some)], [value for row in some for value in row])
-    # Only the last state of a key matters, however often the group wrote it.
-    newest = {row[1]: row[0] for row in rows}
-    living = [(key, newest[key]) for key in work.changed if state[key] is not None]
-    gone = [key for key in work.changed if state[key] is None]
-    for start in range(0, len(living), AT_ONCE):
-        pairs = living[start : start + AT_ONCE]
+    # Only the last row of a key matters, however often the group wrote it.
+    newest = list({row[1]: row[0] for row in rows}.items())
+    for start in range(0, len(newest), AT_ONCE):
+        pairs = newest[start : start + AT_ONCE]
         connection.execute(POINT[len(pairs)], [value for pair in pairs for value in pair])
-    for start in range(0, len(gone), AT_ONCE):
-        keys = gone[start : start + AT_ONCE]
-        connection.execute(FORGET[len(keys)], keys)
 
 
 def _failed(compares: Sequence[Compare], state: State) -> tuple[Mismatch, ...]:
-    return tuple(
-        Mismatch(compare, state[compare.key])
-        for compare in compares
-        if not holds(compare, state[compare.key])
-    )
+    judged = [(compare, state[compare.key][1]) for compare in compares]
+    return tuple(Mismatch(compare, found) for compare, found in judged if not holds(compare, found))
 
 
-def _applied(write: Write, revision: int, state: State) -> Event | None:
-    key = write.key
-    before = state[key]
-    if type(write) is Put:
-        if before is None:
-            entry = Entry(key, write.value, revision, revision, 1)
+def _applied(writes: Sequence[Write], revision: int, state: State, rows: list[Row]) -> list[Event]:
+    """Do the writes of one transaction to the state and add their rows; returns what changed."""
+    number = revision << PLACES
+    events: list[Event] = []
+    for write in writes:
+        key = write.key
+        previous, before = state[key]
+        if type(write) is Put:
+            value: bytes | None = write.value
+            created, version = (
+                (revision, 1) if before is None else (before.create_revision, before.version + 1)
+            )
+            entry = Entry(key, write.value, created, revision, version)
+        elif before is None:
+            continue
         else:
-            entry = Entry(key, write.value, before.create_revision, revision, before.version + 1)
-        state[key] = entry
-        return Event(key, revision, entry, before)
-    if before is None:
-        return None
-    state[key] = None
-    return Event(key, revision, None, before)
-
-
-def _note(work: Work, revision: int, events: list[Event]) -> int:
-    """Add the rows of one revision; returns the sum of their checksums."""
-    number, added = revision << PLACES, 0
-    for event in events:
-        key, entry = event.key, event.entry or event.previous
-        assert entry is not None
-        value = None if event.entry is None else entry.value
-        checksum = checksum_of(number, key, entry.create_revision, entry.version, value)
-        work.rows.append((number, key, entry.create_revision, entry.version, value, checksum))
-        work.changed.add(key)
-        work.weight += len(value or b"")
+            value, entry, created, version = None, None, before.create_revision, before.version
+        fields = (number, key, created, version, previous)
+        rows.append((*fields, value, checksum_of(fields, value)))
+        state[key] = (number, entry)
+        events.append(Event(key, revision, entry, before))
         number += 1
-        added += checksum
-    return added
+    return events
 
 
 def _many(statement: str, item: str, end: str = "") -> tuple[str, ...]:
@@ -206,7 +188,7 @@ LOOK = _many(
     f"SELECT {COLUMNS}, c.key FROM current c JOIN history h ON h.id = c.id WHERE c.key IN (", "?", ")"
 )
 INSERT = _many(
-    "INSERT INTO history (id, key, created, version, value, checksum) VALUES", "(?, ?, ?, ?, ?, ?)"
+    "INSERT INTO history (id, key, created, version, previous, value, checksum) VALUES",
+    "(?, ?, ?, ?, ?, ?, ?)",
 )
 POINT = _many("REPLACE INTO current (key, id) VALUES", "(?, ?)")
-FORGET = _many("DELETE FROM current WHERE key IN (", "?", ")")

@@ -6,6 +6,7 @@ leaves.
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
 from collections.abc import Callable, Sequence
 from typing import TypeVar
@@ -20,7 +21,6 @@ from dray.store.sqlite.rows import (
     agreeing,
     batches_of,
     checked,
-    current_row,
     entry_of,
     read_head,
     row_id,
@@ -33,11 +33,13 @@ T = TypeVar("T")
 Wanted = tuple[bytes, int | None]
 """A key, and the revision at which it is wanted."""
 Answer = Entry | StoreError | None
-PRESENT = f"SELECT {COLUMNS}, c.key FROM current c JOIN history h ON h.id = c.id WHERE c.key >= ?"
-PAST = (
-    f"SELECT {COLUMNS}, h.key FROM (SELECT max(id) AS id FROM history WHERE key >= ? AND id < ? {{end}}"
-    " GROUP BY key ORDER BY key) l JOIN history h ON h.id = l.id WHERE h.value IS NOT NULL"
+INDEXED = f"SELECT {COLUMNS}, c.key FROM current c JOIN history h ON h.id = c.id WHERE"
+ROW = f"SELECT {COLUMNS} FROM history h WHERE h.id = ?"
+CHANGES = (
+    f"SELECT {COLUMNS}, {COLUMNS.replace('h.', 'p.')} FROM history h LEFT JOIN history p ON p.id = h.previous"
+    " WHERE h.id >= ? AND h.id < ?"
 )
+WIDTH = COLUMNS.count(",") + 1
 
 
 def in_snapshot(connection: sqlite3.Connection, question: Callable[[sqlite3.Connection], T]) -> T:
@@ -75,12 +77,13 @@ def gets(connection: sqlite3.Connection, asked: Sequence[Wanted]) -> tuple[int, 
 
 
 def _get(connection: sqlite3.Connection, head: Head, key: bytes, revision: int | None) -> Answer:
-    if revision is None or revision == head.revision:
-        row = current_row(connection, key)
-    elif (refusal := _refusal(head, revision)) is not None:
+    refusal = None if revision is None else _refusal(head, revision)
+    if refusal is not None:
         return refusal
-    else:
-        row = _row_before(connection, key, row_id(revision + 1))
+    found = connection.execute(f"{INDEXED} c.key = ?", (key,)).fetchone()
+    if found is None:
+        return None
+    row = _as_of(connection, agreeing(found), head.revision if revision is None else revision)
     return None if row is None else entry_of(row)
 
 
@@ -91,21 +94,22 @@ def page(
     limit: int | None,
     revision: int | None,
 ) -> Page:
-    head, at = readable(connection, revision)
+    _, at = readable(connection, revision)
     start, end = range_start(prefix, start_after), prefix_end(prefix)
-    asked = -1 if limit is None else limit + 1
-    if at == head.revision:
-        before, bounds = ("", ()) if end is None else ("AND c.key < ?", (end,))
-        rows = connection.execute(f"{PRESENT} {before} ORDER BY c.key LIMIT ?", (start, *bounds, asked))
-    else:
-        before, bounds = ("", ()) if end is None else ("AND key < ?", (end,))
-        rows = connection.execute(
-            f"{PAST.format(end=before)} ORDER BY h.key LIMIT ?", (start, row_id(at + 1), *bounds, asked)
-        )
-    entries = tuple(entry for row in rows if (entry := agreeing(row)) is not None)
-    if limit is not None and len(entries) > limit:
-        return Page(entries[:limit], at, more=True)
-    return Page(entries, at)
+    before, bounds = ("", (start,)) if end is None else ("AND c.key < ?", (start, end))
+    entries: list[Entry] = []
+    with contextlib.closing(
+        connection.execute(f"{INDEXED} c.key >= ? {before} ORDER BY c.key", bounds)
+    ) as rows:
+        for found in rows:
+            row = _as_of(connection, agreeing(found), at)
+            entry = None if row is None else entry_of(row)
+            if entry is None:
+                continue
+            if len(entries) == limit:
+                return Page(tuple(entries), at, more=True)
+            entries.append(entry)
+    return Page(tuple(entries), at)
 
 
 def past(connection: sqlite3.Connection, prefix: bytes, after: int, up_to: int) -> Sequence[Batch]:
@@ -114,13 +118,12 @@ def past(connection: sqlite3.Connection, prefix: bytes, after: int, up_to: int) 
     last = _last_row(connection, row_id(after + 1), row_id(up_to + 1))
     if last is None:
         return [Batch(up_to)]
-    reached = last >> PLACES
+    reached, end = last >> PLACES, prefix_end(prefix)
+    before, bounds = ("", (prefix,)) if end is None else ("AND h.key < ?", (prefix, end))
     rows = connection.execute(
-        f"SELECT {COLUMNS} FROM history h WHERE id >= ? AND id < ? ORDER BY id",
-        (row_id(after + 1), row_id(reached + 1)),
+        f"{CHANGES} AND h.key >= ? {before} ORDER BY h.id", (row_id(after + 1), row_id(reached + 1), *bounds)
     )
-    seen = [checked(row) for row in rows]
-    pairs = [(row, _row_before(connection, row[1], row[0])) for row in seen if row[1].startswith(prefix)]
+    pairs = [(row[:WIDTH], None if row[WIDTH] is None else row[WIDTH:]) for row in rows]
     return [*batches_of(pairs), Batch(reached)]
 
 
@@ -134,9 +137,8 @@ def _last_row(connection: sqlite3.Connection, start: int, end: int) -> int | Non
     return number
 
 
-def _row_before(connection: sqlite3.Connection, key: bytes, number: int) -> Row | None:
-    """The newest row of the key that is older than row `number`."""
-    found: Row | None = connection.execute(
-        f"SELECT {COLUMNS} FROM history h WHERE key = ? AND id < ? ORDER BY id DESC LIMIT 1", (key, number)
-    ).fetchone()
-    return found
+def _as_of(connection: sqlite3.Connection, row: Row | None, revision: int) -> Row | None:
+    """The newest row of a key at a revision: down the chain from `row`, its newest."""
+    while row is not None and row[0] >> PLACES > revision:
+        row = connection.execute(ROW, (checked(row)[4],)).fetchone()
+    return row

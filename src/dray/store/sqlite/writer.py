@@ -28,7 +28,7 @@ from typing import Protocol
 
 from dray.store.errors import Closed, Damaged, OutcomeUnknown, StoreError, WriteFailed
 from dray.store.sqlite.files import connect
-from dray.store.sqlite.group import Job, Recent, State, Work, carry_out, look_up, touched, work_out
+from dray.store.sqlite.group import Job, Recent, Work, carry_out, look_up, touched, work_out
 from dray.store.sqlite.rows import Head, write_head
 
 GROUP = 512
@@ -133,21 +133,21 @@ class Writer:
                 state |= look_up(self._connection, unknown)
             work = work_out(jobs, self._head, state)
             if work.rows:
-                self._write(work, state)
+                self._write(work)
             self._recent.learn(state)
         except Exception as error:
             self._fail(jobs, error)
         self._deliver(jobs)
 
-    def _write(self, work: Work, state: State) -> None:
+    def _write(self, work: Work) -> None:
         connection = self._connection
         connection.execute("BEGIN IMMEDIATE")
-        carry_out(connection, work, state)
+        carry_out(connection, work)
         write_head(connection, work.head)
         connection.execute("COMMIT")
         self._head = work.head
         self._commits += 1
-        self._bytes += work.weight
+        self._bytes += sum(len(row[5] or b"") for row in work.rows)
 
     def _step_chore(self) -> None:
         """One step of the oldest chore, as one commit."""
