@@ -67,6 +67,11 @@ def _decoder(shape: type) -> msgspec.json.Decoder[Any]:
     return msgspec.json.Decoder(shape, dec_hook=_read_custom, float_hook=Decimal)
 
 
+def decoder_of(shape: type) -> msgspec.json.Decoder[Any]:
+    """A decoder for values built around objects, such as lists and events of a watch."""
+    return _decoder(shape)
+
+
 _OPENING = re.compile(
     rb'\s*\{\s*"(apiVersion|kind)"\s*:\s*"([^"\\]*)"\s*,\s*"(?!\1)(?:apiVersion|kind)"\s*:\s*"([^"\\]*)"'
 )

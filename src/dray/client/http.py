@@ -1,0 +1,197 @@
+"""The transport over HTTP/1.1 and TLS, to any Kubernetes API server.
+
+Theory of operation: one pool of connections that stay open; a stream holds one of its own. Each request shows
+the proof of the moment. When the server answers 401 the credentials are asked for a newer proof, once, and
+the request is sent again. A connection belongs to the certificate it was opened with, because the pool tells
+TLS contexts apart.
+
+Rules for this file: no proxies from the environment, no redirects: a token goes to the server it is for.
+"""
+
+from __future__ import annotations
+
+import ssl
+import tempfile
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Final
+from urllib.parse import urlencode
+
+import aiohttp
+from yarl import URL
+
+from dray.client.access import Access, AccessError, Proof
+from dray.client.failures import Unreachable
+from dray.client.transport import LONGEST_CALL, Reply, Request, Stream
+
+CONNECTIONS: Final = 512
+IDLE_SECONDS: Final = 30.0
+CONNECT_SECONDS: Final = 20.0
+READ_BUFFER: Final = 256 * 1024
+LONGEST_HEADER: Final = 64 * 1024
+
+
+class Http:
+    """A way to a server over HTTP."""
+
+    def __init__(self, access: Access, *, connections: int = CONNECTIONS) -> None:
+        self._access = access
+        self._base = access.server.rstrip("/")
+        self._connections = connections
+        self._session: aiohttp.ClientSession | None = None
+        self._context: tuple[tuple[bytes, bytes], ssl.SSLContext] | None = None
+
+    @property
+    def address(self) -> str:
+        return self._base
+
+    async def request(self, request: Request, *, timeout: float = LONGEST_CALL) -> Reply:
+        limit = aiohttp.ClientTimeout(total=timeout, sock_connect=CONNECT_SECONDS)
+        try:
+            async with self._answered(request, limit) as response:
+                return Reply(response.status, _headers(response), await response.read())
+        except (aiohttp.ClientError, TimeoutError, OSError) as broken:
+            raise self._unreachable(request, broken, timeout) from broken
+
+    @asynccontextmanager
+    async def stream(self, request: Request, *, silence: float) -> AsyncIterator[Stream]:
+        limit = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS, sock_read=silence)
+        opened = self._answered(request, limit)
+        try:
+            response = await opened.__aenter__()
+        except (aiohttp.ClientError, TimeoutError, OSError) as broken:
+            raise self._unreachable(request, broken, silence) from broken
+        chunks = self._chunks(request, response, silence)
+        try:
+            yield Stream(response.status, _headers(response), chunks)
+        finally:
+            await chunks.aclose()
+            response.close()  # unread parts make a connection useless for others
+            await opened.__aexit__(None, None, None)
+
+    async def close(self) -> None:
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+    async def _chunks(
+        self, request: Request, response: aiohttp.ClientResponse, silence: float
+    ) -> AsyncGenerator[bytes, None]:
+        try:
+            async for chunk in response.content.iter_any():
+                yield chunk
+        except (aiohttp.ClientError, TimeoutError, OSError) as broken:
+            raise self._unreachable(request, broken, silence) from broken
+
+    @asynccontextmanager
+    async def _answered(
+        self, request: Request, limit: aiohttp.ClientTimeout
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        proof = await self._access.credentials.proof()
+        response = await self._send(request, limit, proof)
+        if response.status == 401:
+            newer = await self._access.credentials.renewed(proof)
+            if newer != proof:
+                await response.read()
+                response.release()
+                response = await self._send(request, limit, newer)
+        try:
+            yield response
+        finally:
+            response.release()
+
+    async def _send(
+        self, request: Request, limit: aiohttp.ClientTimeout, proof: Proof
+    ) -> aiohttp.ClientResponse:
+        headers = {"Accept": request.accept, **self._access.headers, **request.headers}
+        if request.body:
+            headers["Content-Type"] = request.content_type
+        if proof.token:
+            headers["Authorization"] = f"Bearer {proof.token}"
+        query = f"?{urlencode(request.query)}" if request.query else ""
+        return await self._opened().request(
+            request.method,
+            URL(f"{self._base}{request.path}{query}", encoded=True),
+            data=request.body or None,
+            headers=headers,
+            timeout=limit,
+            allow_redirects=False,
+            ssl=self._trust(proof),
+            server_hostname=self._access.server_name or None,
+        )
+
+    def _opened(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            self._session = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(limit=self._connections, keepalive_timeout=IDLE_SECONDS),
+                cookie_jar=aiohttp.DummyCookieJar(),
+                headers={"Accept-Encoding": "identity"},
+                read_bufsize=READ_BUFFER,
+                max_line_size=LONGEST_HEADER,
+                max_field_size=LONGEST_HEADER,
+            )
+        return self._session
+
+    def _trust(self, proof: Proof) -> ssl.SSLContext | bool:
+        if not self._base.startswith("https:"):
+            return True
+        shown = (proof.certificate, proof.key)
+        if self._context is None or self._context[0] != shown:
+            self._context = (shown, tls_context(self._access, proof))
+        return self._context[1]
+
+    def _unreachable(self, request: Request, broken: BaseException, seconds: float) -> Unreachable:
+        sent = not isinstance(broken, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError)
+        what = f"{request.method} {self._base}{request.path}"
+        if isinstance(broken, aiohttp.ClientConnectorCertificateError):
+            why = f"{broken.certificate_error}; the certificate authority comes from {self._source}"
+        elif isinstance(broken, TimeoutError) or not str(broken):
+            why = f"nothing came for {seconds:g} seconds" if sent else "the server does not take the call"
+        else:
+            why = str(broken)
+        return Unreachable(f"no answer to {what}: {why}", sent=sent)
+
+    @property
+    def _source(self) -> str:
+        return f"`{self._access.source}`" if self._access.source else "the code that made this client"
+
+
+def tls_context(access: Access, proof: Proof) -> ssl.SSLContext:
+    """What to trust and what to show, as Python's TLS wants it."""
+    try:
+        context = ssl.create_default_context(cadata=access.ca.decode() if access.ca else None)
+    except (ssl.SSLError, ValueError) as broken:
+        raise AccessError(
+            f"the certificate authority of `{access.server}` is no PEM certificate: {broken}"
+        ) from None
+    if access.insecure:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    if proof.certificate:
+        _show(context, access, proof)
+    return context
+
+
+def _show(context: ssl.SSLContext, access: Access, proof: Proof) -> None:
+    # Python reads certificates only from files; this one is readable by nobody else and gone at once.
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(proof.certificate.rstrip() + b"\n" + proof.key)
+        file.flush()
+        try:
+            context.load_cert_chain(file.name, password=_no_password)
+        except (ssl.SSLError, OSError) as broken:
+            raise AccessError(
+                f"the client certificate and key for `{access.server}` cannot be used: {broken}"
+            ) from None
+
+
+def _no_password() -> str:
+    return ""
+
+
+def _headers(response: aiohttp.ClientResponse) -> Mapping[str, str]:
+    found: dict[str, str] = {}
+    for name, value in response.headers.items():
+        text = name.lower()
+        found[text] = f"{found[text]}, {value}" if text in found else value
+    return found

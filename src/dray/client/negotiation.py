@@ -1,0 +1,58 @@
+"""Which version of a kind the server speaks: ours, or an older one that we can convert.
+
+Kinds with one version need no question. For the others the server is asked once, version by version from the
+newest, and the answer is remembered until the server says that it does not know the path any more: it may
+have been upgraded or downgraded under our feet.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from dray.api.jsontext import read_json
+from dray.api.kinds import Kind
+from dray.client.caller import Caller
+from dray.client.failures import NotFound, NotServed
+from dray.client.transport import Request
+
+
+class Served:
+    """What one server speaks."""
+
+    def __init__(self, caller: Caller) -> None:
+        self._caller = caller
+        self._known: dict[Kind, str] = {}
+        self._one_at_a_time = asyncio.Lock()
+
+    async def version(self, kind: Kind) -> str:
+        """The newest version of the kind that the server and we both speak."""
+        if len(kind.versions) == 1:
+            return kind.version
+        if kind not in self._known:
+            async with self._one_at_a_time:
+                if kind not in self._known:
+                    self._known[kind] = await self._ask(kind)
+        return self._known[kind]
+
+    def forget(self, kind: Kind) -> None:
+        """Ask again next time."""
+        self._known.pop(kind, None)
+
+    async def _ask(self, kind: Kind) -> str:
+        for version in kind.versions:
+            if await self._serves(kind, version):
+                return version
+        versions = ", ".join(f"`{kind.api_version(version)}`" for version in kind.versions)
+        raise NotServed(
+            f"the server at `{self._caller.transport.address}` serves {kind.plural} in none of {versions}; "
+            "expected Kubernetes 1.32 or newer with dynamic resource allocation switched on"
+        )
+
+    async def _serves(self, kind: Kind, version: str) -> bool:
+        try:
+            reply = await self._caller.call(Request("GET", f"/apis/{kind.group}/{version}"))
+        except NotFound:
+            return False
+        document = read_json(reply.body)
+        resources = document.get("resources") if isinstance(document, dict) else None
+        return any(isinstance(row, dict) and row.get("name") == kind.plural for row in resources or ())

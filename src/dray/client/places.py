@@ -1,0 +1,102 @@
+"""Which objects are meant: kinds by name, paths, selections, and what identifies an object.
+
+Objects are structs for closed kinds and documents (plain dicts) for open ones; the functions here read the
+few fields that every object has from either.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+import msgspec
+
+from dray.api.kinds import KINDS, Kind, kind_of, kind_of_type
+
+Document = dict[str, Any]
+
+
+class Key(NamedTuple):
+    """What tells objects of one kind apart; the namespace is empty outside all namespaces."""
+
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}" if self.namespace else self.name
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which objects of a kind: by labels and by fields, both in the words of Kubernetes."""
+
+    labels: str = ""
+    fields: str = ""
+
+    def query(self) -> dict[str, str]:
+        chosen = {"labelSelector": self.labels, "fieldSelector": self.fields}
+        return {name: value for name, value in chosen.items() if value}
+
+
+EVERYTHING = Selection()
+
+_BY_QUALIFIED_NAME: Mapping[str, Kind] = {kind.qualified_name: kind for kind in KINDS}
+
+
+def kind_called(name: str) -> Kind:
+    """A kind by its name: `Pod`, `ResourceClaim.resource.k8s.io`; a `ValueError` that helps otherwise."""
+    found = _BY_QUALIFIED_NAME.get(name)
+    if found is None:
+        near = difflib.get_close_matches(name, _BY_QUALIFIED_NAME, n=1)
+        raise ValueError(f"there is no kind `{name}`" + (f"; did you mean `{near[0]}`?" if near else ""))
+    return found
+
+
+def row_of(kind: Kind | type[msgspec.Struct]) -> Kind:
+    """The row of a kind, given as itself or as the struct of a closed kind."""
+    return kind if isinstance(kind, Kind) else kind_of_type(kind)
+
+
+def kind_of_object(obj: msgspec.Struct | Mapping[str, Any]) -> Kind:
+    """What an object is."""
+    return kind_of_type(type(obj)) if isinstance(obj, msgspec.Struct) else kind_of(obj)[0]
+
+
+def path_of(kind: Kind, version: str, namespace: str = "", name: str = "", subresource: str = "") -> str:
+    """Where objects are: all of them, those of a namespace, one, or a part of one."""
+    parts = ["/apis", kind.group, version] if kind.group else ["/api", version]
+    if kind.namespaced and namespace:
+        parts += ["namespaces", quote(namespace, safe="")]
+    parts.append(kind.plural)
+    if name:
+        if kind.namespaced and not namespace:
+            raise ValueError(f"{kind.name} `{name}` is in a namespace; say in which")
+        parts.append(quote(name, safe=""))
+    if subresource:
+        parts.append(subresource)
+    return "/".join(parts)
+
+
+def _metadata(obj: Any, field: str, attribute: str) -> str:
+    if isinstance(obj, dict):
+        metadata = obj.get("metadata")
+        return str(metadata.get(field) or "") if isinstance(metadata, dict) else ""
+    return str(getattr(obj.metadata, attribute))
+
+
+def key_of(obj: Any) -> Key:
+    """The key of an object."""
+    return Key(_metadata(obj, "namespace", "namespace"), _metadata(obj, "name", "name"))
+
+
+def uid_of(obj: Any) -> str:
+    """The uid of an object: another one under the same key is another object."""
+    return _metadata(obj, "uid", "uid")
+
+
+def resource_version_of(obj: Any) -> str:
+    """The version of an object that a write may insist on."""
+    return _metadata(obj, "resourceVersion", "resource_version")

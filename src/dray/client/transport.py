@@ -1,0 +1,75 @@
+"""The protocol of transports: how a request reaches a server and how its answer comes back.
+
+Theory of operation: a transport knows addresses, connections and who we are; it does not know objects. There
+are two: `http` talks to any Kubernetes API server, `inprocess` calls an ASGI application in this process.
+Everything above is written against the protocol and behaves the same on both.
+
+Rules for this file: an answer of the server is a `Reply`, whatever its code; no answer is an `Unreachable`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Protocol
+
+JSON = "application/json"
+
+LONGEST_CALL = 60.0
+"""Seconds after which a request without an answer is given up."""
+
+_NOTHING: Mapping[str, str] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is asked of a server. The path is quoted already, the query is not."""
+
+    method: str
+    path: str
+    query: Mapping[str, str] = _NOTHING
+    body: bytes = b""
+    content_type: str = JSON
+    accept: str = JSON
+    headers: Mapping[str, str] = _NOTHING
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What the server answered; names of headers are in lower case."""
+
+    code: int
+    headers: Mapping[str, str]
+    body: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """An answer that comes in parts; `code` and `headers` are known before the first one."""
+
+    code: int
+    headers: Mapping[str, str]
+    chunks: AsyncIterator[bytes]
+
+
+class Transport(Protocol):
+    """A way to one server. Raises `Unreachable` when no answer comes."""
+
+    @property
+    def address(self) -> str:
+        """Where the server is, for people."""
+        ...
+
+    async def request(self, request: Request, *, timeout: float = LONGEST_CALL) -> Reply:
+        """Ask, and wait for the whole answer, at most `timeout` seconds."""
+        ...
+
+    def stream(self, request: Request, *, silence: float) -> AbstractAsyncContextManager[Stream]:
+        """Ask, and hand out the answer as it comes; silence of so many seconds is `Unreachable`."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of all connections."""
+        ...
