@@ -162,7 +162,7 @@ class Hub:
         self._check_open()
         buffer = Buffer(self._limit)
         buffer.handed_out = cursor
-        self._enter(buffer, prefix)
+        self.enter(buffer, prefix)
         try:
             while True:
                 live = await buffer.get(bookmarks)
@@ -171,16 +171,18 @@ class Hub:
                 elif live.revision > cursor:
                     yield live
         finally:
-            self._leave(buffer, prefix)
+            self.leave(buffer, prefix)
 
-    def _enter(self, buffer: Buffer, prefix: bytes) -> None:
+    def enter(self, buffer: Buffer, prefix: bytes) -> None:
+        """Put what is published under the prefix into the buffer from now on."""
         if prefix not in self._watchers:
             self._watchers[prefix] = set()
             if not prefix.endswith(SLASH):
                 self._odd_lengths[len(prefix)] = self._odd_lengths.get(len(prefix), 0) + 1
         self._watchers[prefix].add(buffer)
 
-    def _leave(self, buffer: Buffer, prefix: bytes) -> None:
+    def leave(self, buffer: Buffer, prefix: bytes) -> None:
+        """Put nothing more into the buffer."""
         self._watchers[prefix].discard(buffer)
         if self._watchers[prefix]:
             return
