@@ -37,6 +37,11 @@ class Removing:
     def __init__(self, writing: Writing) -> None:
         self._writing = writing
 
+    @property
+    def revision(self) -> int:
+        """How far the server has seen the store come."""
+        return self._writing.registry.cache.revision
+
     async def delete(self, request: Request, kind: Kind) -> Written:
         """Delete one object, or mark it as being deleted."""
         wish = _wish(request)

@@ -1,0 +1,129 @@
+"""The API server as a process: a store, keys, a socket, and the server between them.
+
+Theory of operation: everything that can be wrong with the choices is found before anything is served, in the
+order in which people would fix it: directory, store, address. The kubeconfig is written when the server
+answers, so that whoever waits for the file may use it at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from dray.api.gated import Gatekeeper
+from dray.errors import InputError
+from dray.gates import GateSet
+from dray.manifests.write import yaml_block
+from dray.server.apiserver import ApiServer, Choices
+from dray.server.asgi import App
+from dray.server.auth.certificates import Certificates
+from dray.server.auth.files import write_private
+from dray.server.auth.kubeconfig import kubeconfig
+from dray.server.call import MASTERS
+from dray.server.httpd import Httpd, listen
+from dray.store import open_store
+
+STORE_FILE: Final = "store.db"
+KEYS: Final = "keys"
+KUBECONFIG: Final = "admin.kubeconfig"
+ADMIN: Final = "dray-admin"
+LOOPBACK: Final = "127.0.0.1"
+
+
+@dataclass(frozen=True)
+class ServerOptions:
+    """What somebody who starts a server chooses."""
+
+    directory: Path
+    store: str = ""
+    """An address; a file in the directory when empty."""
+    host: str = LOOPBACK
+    port: int = 6443
+    names: tuple[str, ...] = ()
+    """More names and addresses clients use for this server."""
+    gates: GateSet = field(default_factory=GateSet.default)
+    tokens: Path | None = None
+    anonymous: bool = False
+    ledger: bool = True
+
+
+@dataclass(frozen=True)
+class Started:
+    """Where a running server is."""
+
+    url: str
+    kubeconfig: Path
+    store: str
+    app: App
+
+
+@asynccontextmanager
+async def serving(options: ServerOptions) -> AsyncIterator[Started]:
+    """A server that answers at its address while the block lasts."""
+    prepare_directory(options.directory)
+    address = options.store or str(options.directory / STORE_FILE)
+    async with await open_store(address) as store:
+        sock = listen(options.host, options.port)
+        host, port = sock.getsockname()[:2]
+        names = tuple(name for name in (*options.names, host) if name not in ("0.0.0.0", "::"))
+        certificates = Certificates.open(options.directory / KEYS, names)
+        url = f"https://{_reachable(host)}:{port}"
+        choices = Choices(
+            Gatekeeper(options.gates),
+            options.directory / KEYS,
+            url,
+            certificates.ca_pem.decode(),
+            options.tokens,
+            options.anonymous,
+            options.ledger,
+        )
+        async with ApiServer(store, choices).running() as app:
+            httpd = Httpd(app, sock, certificates.server_context())
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(httpd.run_until_stopped())
+                try:
+                    path = options.directory / KUBECONFIG
+                    _write_kubeconfig(path, url, certificates)
+                    yield Started(url, path, address, app)
+                finally:
+                    httpd.stop()
+
+
+async def serve(options: ServerOptions, started: Callable[[Started], None]) -> None:
+    """Serve until somebody interrupts."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    async with serving(options) as running:
+        started(running)
+        await stop.wait()
+
+
+def prepare_directory(directory: Path) -> None:
+    """Make the directory of a server's data; what is in the way is told in a line."""
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as refused:
+        raise InputError(
+            f"cannot use `{directory}` as data directory: {(refused.strerror or str(refused)).lower()}; "
+            "choose another with --data-dir"
+        ) from None
+
+
+def _reachable(host: str) -> str:
+    """The host part of a URL at which a client on this machine reaches the server."""
+    if host in ("0.0.0.0", "::"):
+        return LOOPBACK
+    return f"[{host}]" if ":" in host else host
+
+
+def _write_kubeconfig(path: Path, url: str, certificates: Certificates) -> None:
+    admin = certificates.client_certificate(ADMIN, (MASTERS,))
+    document = kubeconfig(url, certificates.ca_pem, admin)
+    write_private(path, yaml_block(document).encode())

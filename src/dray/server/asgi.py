@@ -1,0 +1,250 @@
+"""The door: HTTP in, who asks and whether they may, the answer out; every failure ends here as a `Status`.
+
+Theory of operation: a request passes the same stations in the same order: identity, the call it stands for,
+the limits, the right to make it, its body, the answer, the record. A whole answer is sent in one piece. A
+stream is sent as it comes, beside a look-out for the client's leaving; a client that does not take what it is
+sent in time is cut off, so that nobody's silence costs memory.
+
+Rules for this file: it knows HTTP and nothing of objects.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping
+from contextlib import AbstractAsyncContextManager, aclosing
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+from dray.api.jsontext import write_json
+from dray.clock import Clock
+from dray.errors import InputError
+from dray.server.call import JSON, NOBODY, Answer, Call, Request, User
+from dray.server.failures import Failure, bad_request, internal, too_large, unavailable
+from dray.server.routes import Routes
+from dray.store.errors import StoreError
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+Headers = Mapping[str, str]
+Peer = Mapping[str, Any]
+
+BODY_BYTES: Final = 3 * 1024 * 1024
+SEND_SECONDS: Final = 30.0
+"""How long a client may take to accept a part of a stream."""
+
+
+class Doorman(Protocol):
+    """Knows who asks and what they may."""
+
+    def identify(self, headers: Headers, peer: Peer | None, path: str) -> User:
+        """Who asks; raises a `Failure` when they are not who they say."""
+        ...
+
+    def permit(self, call: Call, user: User, headers: Headers) -> User:
+        """As whom the call is made; raises a `Failure` when it is not allowed."""
+        ...
+
+
+class Observer(Protocol):
+    """Sees every request come and go: metrics, audit, logs."""
+
+    async def arrived(self, request: Request, source: str) -> None:
+        """Called when the request is permitted and whole, before it is carried out."""
+        ...
+
+    async def answered(self, request: Request, code: int, failure: Failure | None, seconds: float) -> None:
+        """Called when the answer is known; for a stream when it has ended."""
+        ...
+
+    def broke(self, request: Request, error: Exception) -> None:
+        """Called when something went wrong that nobody foresaw."""
+        ...
+
+    def cut(self, request: Request) -> None:
+        """Called when a client was cut off because it did not read."""
+        ...
+
+
+class Turnstile(Protocol):
+    """Lets so many in at a time."""
+
+    def entered(self, call: Call, user: User) -> AbstractAsyncContextManager[None]:
+        """Holds a place while the call lasts; raises a `Failure` when there is none."""
+        ...
+
+
+@dataclass(frozen=True)
+class App:
+    """The API server as an ASGI application."""
+
+    routes: Routes
+    doorman: Doorman
+    turnstile: Turnstile
+    observer: Observer
+    resources: Callable[[Request], Awaitable[Answer]]
+    paths: Callable[[Request], Awaitable[Answer]]
+    clock: Clock
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await _lifespan(receive, send)
+        elif scope["type"] == "http":
+            await self._serve(scope, receive, send)
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        began = self.clock.monotonic()
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        path, query = _target(scope)
+        audit_id = headers.get("audit-id") or str(uuid.uuid4())
+        request = Request(Call(scope["method"].lower(), path), NOBODY, headers, b"", audit_id[:64])
+        failure: Failure | None = None
+        code = 500
+        try:
+            user = self._identity(scope, headers, path)
+            request = Request(request.call, user, headers, b"", request.audit_id)
+            call = self.routes.call(scope["method"], path, query)
+            request = Request(call, user, headers, b"", request.audit_id)
+            user = self.doorman.permit(call, user, headers)
+            async with self.turnstile.entered(call, user):
+                body = await _body(receive, headers)
+                request = Request(call, user, headers, body, request.audit_id)
+                await self.observer.arrived(request, _source(scope))
+                code = await self._carried_out(request, receive, send)
+        except Failure as refused:
+            failure, code = refused, refused.code
+            await self.observer.answered(request, code, failure, self.clock.monotonic() - began)
+            await _send_whole(send, _told(refused), request)
+            return
+        await self.observer.answered(request, code, failure, self.clock.monotonic() - began)
+
+    async def _carried_out(self, request: Request, receive: Receive, send: Send) -> int:
+        answer = await self._answer(request)
+        if isinstance(answer.body, bytes):
+            await _send_whole(send, answer, request)
+        elif not await _send_stream(send, receive, answer, request):
+            self.observer.cut(request)
+        return answer.code
+
+    async def _answer(self, request: Request) -> Answer:
+        try:
+            if request.call.is_resource:
+                return await self.resources(request)
+            return await self.paths(request)
+        except Failure:
+            raise
+        except InputError as wrong:
+            raise bad_request(str(wrong)) from None
+        except StoreError as broken:
+            raise unavailable(f"the store does not answer: {broken}") from None
+        except Exception as broken:
+            self.observer.broke(request, broken)
+            raise internal(f"a fault of dray itself, noted under audit id {request.audit_id}") from broken
+
+    def _identity(self, scope: Scope, headers: Headers, path: str) -> User:
+        extensions = scope.get("extensions") or {}
+        inside = extensions.get("dray.user")
+        if inside is not None and scope.get("client") is None:
+            name, groups = inside
+            return User(name, tuple(groups))
+        peer = (extensions.get("tls") or {}).get("client_cert")
+        return self.doorman.identify(headers, peer, path)
+
+
+async def _lifespan(receive: Receive, send: Send) -> None:
+    while True:
+        message = await receive()
+        await send({"type": f"{message['type']}.complete"})
+        if message["type"] == "lifespan.shutdown":
+            return
+
+
+def _target(scope: Scope) -> tuple[str, str]:
+    raw: bytes = scope.get("raw_path") or scope["path"].encode()
+    return raw.partition(b"?")[0].decode("latin-1"), scope.get("query_string", b"").decode("latin-1")
+
+
+def _source(scope: Scope) -> str:
+    client = scope.get("client")
+    return client[0] if client else "inside"
+
+
+async def _body(receive: Receive, headers: Headers) -> bytes:
+    announced = headers.get("content-length", "0")
+    if announced.isdigit() and int(announced) > BODY_BYTES:
+        raise _too_much()
+    parts: list[bytes] = []
+    size = 0
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise bad_request("the client left before its request was whole")
+        part = message.get("body", b"")
+        size += len(part)
+        if size > BODY_BYTES:
+            raise _too_much()
+        parts.append(part)
+        if not message.get("more_body"):
+            return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _too_much() -> Failure:
+    return too_large(f"the body of a request has at most {BODY_BYTES} bytes")
+
+
+def _told(failure: Failure) -> Answer:
+    return Answer(failure.code, write_json(failure.document()), JSON, failure.headers)
+
+
+def _headers(answer: Answer, request: Request) -> list[tuple[bytes, bytes]]:
+    headers = [
+        (b"audit-id", request.audit_id.encode("latin-1", "replace")),
+        (b"content-type", answer.content_type.encode()),
+    ]
+    given = [(name.encode("latin-1"), value.encode("latin-1", "replace")) for name, value in answer.headers]
+    if not any(name == b"cache-control" for name, _ in given):
+        headers.append((b"cache-control", b"no-cache, private"))
+    return headers + given
+
+
+async def _send_whole(send: Send, answer: Answer, request: Request) -> None:
+    assert isinstance(answer.body, bytes)
+    headers = _headers(answer, request)
+    headers.append((b"content-length", b"%d" % len(answer.body)))
+    await send({"type": "http.response.start", "status": answer.code, "headers": headers})
+    body = b"" if request.call.path and answer.code == 304 else answer.body
+    await send({"type": "http.response.body", "body": body})
+
+
+async def _send_stream(send: Send, receive: Receive, answer: Answer, request: Request) -> bool:
+    """Send parts until they end or the client leaves; False when the client stopped reading."""
+    assert not isinstance(answer.body, bytes)
+    await send({"type": "http.response.start", "status": answer.code, "headers": _headers(answer, request)})
+    sending = asyncio.ensure_future(_send_parts(send, answer.body))
+    leaving = asyncio.ensure_future(_left(receive))
+    try:
+        await asyncio.wait((sending, leaving), return_when=asyncio.FIRST_COMPLETED)
+        return sending.result() if sending.done() else True
+    finally:
+        for task in (sending, leaving):
+            task.cancel()
+        await asyncio.gather(sending, leaving, return_exceptions=True)
+
+
+async def _send_parts(send: Send, parts: AsyncIterator[bytes]) -> bool:
+    async with aclosing(parts) as lines:  # type: ignore[type-var]
+        async for line in lines:
+            try:
+                async with asyncio.timeout(SEND_SECONDS):
+                    await send({"type": "http.response.body", "body": line, "more_body": True})
+            except TimeoutError:
+                return False
+    await send({"type": "http.response.body", "body": b""})
+    return True
+
+
+async def _left(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass

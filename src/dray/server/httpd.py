@@ -1,0 +1,102 @@
+"""The sockets: an ASGI application behind TLS, by uvicorn.
+
+Theory of operation: uvicorn speaks HTTP/1.1; what it does not tell an application, the certificate a client
+showed, is put into the scope here. The socket is bound before anything else happens, so that a port that is
+taken is told in a line. Whoever runs this decides when it ends: signals are not touched.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import ssl
+from collections.abc import Callable, Generator
+from typing import Any, Final
+
+import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from dray.errors import InputError
+
+BACKLOG: Final = 2048
+GRACE_SECONDS: Final = 3
+HEADER_BYTES: Final = 64 * 1024
+IDLE_SECONDS: Final = 120
+
+
+class ListenError(InputError):
+    """The address cannot be listened on; says why and what to do."""
+
+
+class _Protocol(HttpToolsProtocol):
+    """HTTP as uvicorn speaks it, with the client's certificate in the scope."""
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        certificate = transport.get_extra_info("peercert")
+        self._tls: dict[object, object] = {"client_cert": certificate} if certificate else {}
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        if self._tls:
+            self.scope.setdefault("extensions", {})["tls"] = self._tls
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket on the address; port 0 takes any that is free."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind((host, port))
+        sock.listen(BACKLOG)
+    except (OSError, OverflowError) as refused:
+        sock.close()
+        raise ListenError(_why(host, port, refused)) from None
+    sock.setblocking(False)
+    return sock
+
+
+def _why(host: str, port: int, refused: Exception) -> str:
+    reason = getattr(refused, "strerror", None) or str(refused)
+    hint = "; choose another with --port, or 0 for any that is free" if "in use" in reason.lower() else ""
+    return f"cannot listen on {host}:{port}: {reason.lower()}{hint}"
+
+
+class Httpd(uvicorn.Server):
+    """Serves an application until told to stop."""
+
+    def __init__(self, app: Callable[..., Any], sock: socket.socket, tls: ssl.SSLContext | None) -> None:
+        config = uvicorn.Config(
+            app,
+            http=_Protocol,
+            ws="none",
+            lifespan="off",
+            interface="asgi3",
+            log_config=None,
+            access_log=False,
+            log_level="critical",
+            server_header=False,
+            date_header=True,
+            backlog=BACKLOG,
+            timeout_keep_alive=IDLE_SECONDS,
+            timeout_graceful_shutdown=GRACE_SECONDS,
+            h11_max_incomplete_event_size=HEADER_BYTES,
+        )
+        config.load()
+        config.ssl = tls
+        super().__init__(config)
+        self._sock = sock
+
+    async def run_until_stopped(self) -> None:
+        """Serve; returns after `stop` when open requests have ended or their time is over."""
+        await self.serve(sockets=[self._sock])
+
+    def stop(self) -> None:
+        """Take no new connections and end."""
+        self.should_exit = True
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Generator[None, None, None]:
+        """Signals belong to whoever owns the process."""
+        yield

@@ -1,0 +1,128 @@
+"""Which part of the server carries out a call: a table by verb and subresource."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dray.api.kinds import Kind
+from dray.server.call import Answer, Request, json_answer
+from dray.server.errands import Errands
+from dray.server.failures import method_not_allowed, no_such_path
+from dray.server.held import Held
+from dray.server.lives import TOLD_WHEN_GONE, named
+from dray.server.media import JSON
+from dray.server.patching import Patching
+from dray.server.reading import Reading
+from dray.server.registry import Written
+from dray.server.removing import Removing
+from dray.server.selectors import choice
+from dray.server.showing import Listed, Showing, warning_headers
+from dray.server.watching import Watching
+from dray.server.writing import Writing
+
+Reviewer = Callable[[Request], Awaitable[Answer]]
+"""Answers questions that are not kept: reviews, and tokens of service accounts."""
+
+
+@dataclass(frozen=True)
+class Service:
+    """Carries out calls on resources."""
+
+    reading: Reading
+    writing: Writing
+    patching: Patching
+    removing: Removing
+    errands: Errands
+    watching: Watching
+    showing: Showing
+    reviewer: Reviewer
+
+    async def answer(self, request: Request) -> Answer:
+        """Carry out a call on a resource."""
+        call, kind = request.call, request.call.kind
+        if kind is None or call.subresource == "token":
+            if call.verb != "create":
+                raise method_not_allowed()
+            return await self.reviewer(request)
+        step = _STEPS.get((call.verb, call.subresource))
+        if step is None:
+            raise method_not_allowed() if call.subresource in (*kind.subresources, "") else no_such_path()
+        return await step(self, request, kind)
+
+    async def _get(self, request: Request, kind: Kind) -> Answer:
+        return self.showing.one(request, kind, await self.reading.get(request, kind))
+
+    async def _list(self, request: Request, kind: Kind) -> Answer:
+        return self.showing.many(request, kind, await self.reading.list(request, kind))
+
+    async def _watch(self, request: Request, kind: Kind) -> Answer:
+        return Answer(200, await self.watching.open(request, kind), f"{JSON};stream=watch")
+
+    async def _create(self, request: Request, kind: Kind) -> Answer:
+        return self._written(request, kind, await self.writing.create(request, kind, request.call.version))
+
+    async def _update(self, request: Request, kind: Kind) -> Answer:
+        return self._written(request, kind, await self.writing.update(request, kind, request.call.version))
+
+    async def _patch(self, request: Request, kind: Kind) -> Answer:
+        return self._written(request, kind, await self.patching.patch(request, kind, request.call.version))
+
+    def _written(self, request: Request, kind: Kind, written: Written) -> Answer:
+        code = 201 if written.created else 200
+        return self.showing.one(request, kind, written.held, code=code, warnings=written.warnings)
+
+    async def _delete(self, request: Request, kind: Kind) -> Answer:
+        written = await self.removing.delete(request, kind)
+        if not written.gone or named(kind) in TOLD_WHEN_GONE:
+            return self.showing.one(request, kind, written.held, warnings=written.warnings)
+        return json_answer(_success(kind, written.held), headers=warning_headers(written.warnings))
+
+    async def _delete_collection(self, request: Request, kind: Kind) -> Answer:
+        chosen = choice(kind, request.call.query)
+        gone = await self.removing.delete_collection(request, kind, chosen)
+        return self.showing.many(request, kind, Listed(gone, self.removing.revision))
+
+    async def _bind(self, request: Request, kind: Kind) -> Answer:
+        await self.errands.bind(request, kind)
+        return json_answer(_done(201), 201)
+
+    async def _evict(self, request: Request, kind: Kind) -> Answer:
+        await self.errands.evict(request, kind)
+        return json_answer(_done(201), 201)
+
+
+def _done(code: int) -> dict[str, Any]:
+    return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": code}
+
+
+def _success(kind: Kind, held: Held) -> dict[str, Any]:
+    details = {"name": held.name, "group": kind.group, "kind": kind.plural, "uid": held.metadata.uid}
+    return {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Success",
+        "details": {name: value for name, value in details.items() if value},
+    }
+
+
+Step = Callable[[Service, Request, Kind], Awaitable[Answer]]
+
+_STEPS: Mapping[tuple[str, str], Step] = {
+    ("get", ""): Service._get,
+    ("get", "status"): Service._get,
+    ("list", ""): Service._list,
+    ("watch", ""): Service._watch,
+    ("create", ""): Service._create,
+    ("update", ""): Service._update,
+    ("update", "status"): Service._update,
+    ("update", "finalize"): Service._update,
+    ("patch", ""): Service._patch,
+    ("patch", "status"): Service._patch,
+    ("delete", ""): Service._delete,
+    ("deletecollection", ""): Service._delete_collection,
+    ("create", "binding"): Service._bind,
+    ("create", "eviction"): Service._evict,
+}
