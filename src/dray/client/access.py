@@ -136,5 +136,5 @@ class Access:
     server_name: str = ""
     insecure: bool = False
     credentials: Credentials = field(default_factory=Fixed)
-    headers: Mapping[str, str] = _NOTHING
+    headers: Mapping[str, str] = field(default_factory=lambda: _NOTHING)
     source: str = ""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Protocol
 
@@ -29,11 +29,11 @@ class Request:
 
     method: str
     path: str
-    query: Mapping[str, str] = _NOTHING
+    query: Mapping[str, str] = field(default_factory=lambda: _NOTHING)
     body: bytes = b""
     content_type: str = JSON
     accept: str = JSON
-    headers: Mapping[str, str] = _NOTHING
+    headers: Mapping[str, str] = field(default_factory=lambda: _NOTHING)
 
 
 @dataclass(frozen=True, slots=True)
