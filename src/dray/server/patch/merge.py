@@ -1,0 +1,31 @@
+"""JSON merge patch (RFC 7386): maps are merged, `null` removes, everything else replaces."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from dray.server.patch.errors import malformed
+from dray.server.patch.limits import check_depth
+
+Document = dict[str, Any]
+
+
+def apply(document: Mapping[str, Any], patch: Any) -> Document:
+    """The document after the patch; the parts that did not change are shared with the old one."""
+    if not isinstance(patch, dict):
+        raise malformed("a merge patch is a JSON object; for a list of operations use JSON patch")
+    check_depth(patch)
+    return _merged(document, patch)
+
+
+def _merged(target: Any, patch: Document) -> Document:
+    merged: Document = dict(target) if isinstance(target, dict) else {}
+    for name, value in patch.items():
+        if value is None:
+            merged.pop(name, None)
+        elif isinstance(value, dict):
+            merged[name] = _merged(merged.get(name), value)
+        else:
+            merged[name] = value
+    return merged

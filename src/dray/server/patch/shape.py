@@ -1,0 +1,122 @@
+"""What a place in an object is: a map or list owned piece by piece, or one value.
+
+Theory of operation: every place has a `Structure`. A map is granular (its entries have owners of their own)
+unless it is atomic. A list is atomic unless it is a set of values or a map of items told apart by keys. Two
+different rules of Kubernetes read the same tree: field ownership reads `list_type`, `map_keys` and `atomic`;
+strategic merge patches read `strategy` and `merge_key`. They mostly agree, and the tables say where not. A
+place that no table knows is `ANY`: maps are granular, lists are atomic, as in Kubernetes.
+
+Rules for this file: what a structure is, not which kind has which; the kinds are in `tables`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Any, Literal
+
+ListType = Literal["atomic", "set", "map"]
+Strategy = tuple[str, ...]
+
+_NO_FIELDS: Mapping[str, Any] = MappingProxyType({})
+
+MERGE: Strategy = ("merge",)
+MERGE_RETAIN: Strategy = ("merge", "retainKeys")
+RETAIN: Strategy = ("retainKeys",)
+REPLACE: Strategy = ("replace",)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Structure:
+    """One place in objects of a kind, and through it every place below."""
+
+    fields: Mapping[str, Structure] = field(default_factory=lambda: _NO_FIELDS)
+    items: Structure | None = None
+    """What the elements of a list or the values of a map are, where they are more than plain values."""
+    atomic: bool = False
+    """For maps: owned and replaced as one (`x-kubernetes-map-type: atomic`)."""
+    list_type: ListType = "atomic"
+    map_keys: tuple[str, ...] = ()
+    key_defaults: Mapping[str, Any] = field(default_factory=lambda: _NO_FIELDS)
+    """What a key is when the item leaves it out."""
+    merge_key: str = ""
+    strategy: Strategy = ()
+    """How strategic merge patches treat it: `merge`, `replace`, `retainKeys`; empty is the default: maps are
+    merged, lists replaced."""
+    always: bool = False
+    """In Kubernetes this place is there in every object that has the place above it, even when empty; so
+    nobody becomes its owner by filling it."""
+
+    def of_field(self, name: str) -> Structure:
+        """What stands under a field name, or under a key when this is a map."""
+        found = self.fields.get(name)
+        if found is not None:
+            return found
+        return self.items if self.items is not None and not self.fields else ANY
+
+    @property
+    def map_type(self) -> Literal["atomic", "granular"]:
+        """`x-kubernetes-map-type`, when a map stands here."""
+        return "atomic" if self.atomic else "granular"
+
+    @property
+    def element(self) -> Structure:
+        """What one element of the list here is."""
+        return self.items if self.items is not None else ANY
+
+
+ANY = Structure()
+"""A place nobody has described."""
+
+ONE = Structure(atomic=True)
+"""A map that is owned and replaced as one."""
+
+
+def struct(**fields: Structure) -> Structure:
+    """A map with named fields; those not named are plain, or lists that are replaced whole."""
+    return Structure(fields=MappingProxyType(fields))
+
+
+def always(structure: Structure) -> Structure:
+    """The same, at a place that is never absent."""
+    return replace(structure, always=True)
+
+
+def retaining(structure: Structure) -> Structure:
+    """The same map, with patches that may say which keys remain."""
+    return replace(structure, strategy=RETAIN)
+
+
+def keyed(*keys: str, of: Structure = ANY, strategy: Strategy = MERGE, **defaults: str) -> Structure:
+    """A list whose items are told apart by keys; strategic patches use the first of them."""
+    return Structure(
+        items=of,
+        list_type="map",
+        map_keys=tuple(sorted(keys)),
+        key_defaults=MappingProxyType(defaults),
+        merge_key=keys[0] if strategy else "",
+        strategy=strategy,
+    )
+
+
+def set_of_values(strategy: Strategy = ()) -> Structure:
+    """A list of plain values, each at most once."""
+    return Structure(list_type="set", strategy=strategy)
+
+
+def rows(of: Structure) -> Structure:
+    """A list replaced whole whose elements have a structure worth knowing."""
+    return Structure(items=of)
+
+
+def merged_only(key: str, of: Structure = ANY) -> Structure:
+    """A list owned as one that strategic patches nevertheless merge by a key."""
+    return Structure(items=of, merge_key=key, strategy=MERGE)
+
+
+CONDITIONS = keyed("type")
+"""Conditions as nearly every kind has them."""
+
+ALWAYS = always(ANY)
+"""A plain map that is never absent."""

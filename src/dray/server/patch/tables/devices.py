@@ -1,0 +1,61 @@
+"""resource.k8s.io, and the kinds of our own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from dray.server.patch.shape import (
+    ALWAYS,
+    CONDITIONS,
+    ONE,
+    Structure,
+    always,
+    keyed,
+    rows,
+    set_of_values,
+    struct,
+)
+from dray.server.patch.tables.metadata import METADATA, kind
+
+_CLAIM_SPEC = always(struct(devices=ALWAYS))
+
+_DEVICE_STATUS = struct(conditions=keyed("type", strategy=()))
+
+_RESULTS = always(struct(results=rows(struct(skipNodeOperations=set_of_values()))))
+
+_CLAIM_STATUS = always(
+    struct(
+        allocation=struct(devices=_RESULTS, nodeSelector=ONE),
+        devices=keyed("driver", "device", "pool", "shareID", of=_DEVICE_STATUS, strategy=()),
+        reservedFor=keyed("uid"),
+    )
+)
+
+_SLICE_SPEC = always(
+    struct(
+        devices=rows(struct(nodeSelector=ONE, basic=struct(nodeSelector=ONE))),
+        nodeSelector=ONE,
+        pool=ALWAYS,
+        skipNodeOperations=set_of_values(),
+    )
+)
+
+_RULE_SPEC = always(struct(taint=ALWAYS))
+
+DEVICES: Mapping[tuple[str, str], Structure] = MappingProxyType(
+    {
+        ("resource.k8s.io", "DeviceClass"): kind(spec=ALWAYS),
+        ("resource.k8s.io", "ResourceClaim"): kind(spec=_CLAIM_SPEC, status=_CLAIM_STATUS),
+        ("resource.k8s.io", "ResourceClaimTemplate"): kind(
+            spec=always(struct(metadata=METADATA, spec=_CLAIM_SPEC))
+        ),
+        ("resource.k8s.io", "ResourceSlice"): kind(spec=_SLICE_SPEC),
+        ("resource.k8s.io", "DeviceTaintRule"): kind(
+            spec=_RULE_SPEC, status=always(struct(conditions=CONDITIONS))
+        ),
+        ("cdi.k8s.io", "ResourceClass"): kind(suitableNodes=ONE),
+        ("cdi.k8s.io", "ResourceClaim"): kind(spec=ALWAYS, status=always(struct(reservedFor=keyed("uid")))),
+        ("dray.dev", "Preparation"): kind(spec=always(struct(claim=ALWAYS))),
+    }
+)
