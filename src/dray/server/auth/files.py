@@ -1,0 +1,86 @@
+"""Files that hold secrets: written whole or not at all, and readable by their owner alone."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from dray.errors import InputError
+
+_OTHERS = 0o077
+
+
+class CredentialError(InputError):
+    """A file of credentials that cannot be used; the message names the file and never what is in it."""
+
+
+def private_directory(directory: Path) -> None:
+    """Make a directory that only its owner enters, if it is not there."""
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise CredentialError(
+            f"the directory `{directory}` cannot be made: {error.strerror}; choose another directory"
+        ) from None
+
+
+@contextmanager
+def alone_in(directory: Path) -> Iterator[None]:
+    """Keep other processes out of the directory while files are looked at and made."""
+    try:
+        lock = os.open(directory / ".lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise CredentialError(f"nothing can be written in `{directory}`: {error.strerror}") from None
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(lock)
+
+
+def write_private(path: Path, content: bytes) -> None:
+    """Put a file in place in one step; whoever reads it sees the old one or the new one, never half of it."""
+    fresh = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        fresh.unlink(missing_ok=True)
+        descriptor = os.open(fresh, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        fresh.replace(path)
+        _settle(path.parent)
+    except OSError as error:
+        raise CredentialError(f"`{path}` cannot be written: {error.strerror}") from None
+
+
+def _settle(directory: Path) -> None:
+    """Make the new name durable, not only the new content."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def read_file(path: Path) -> bytes | None:
+    """What is in a file; None when there is no such file."""
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise CredentialError(f"`{path}` cannot be read: {error.strerror}") from None
+
+
+def read_private(path: Path) -> bytes | None:
+    """The same for a key, which nobody else may be able to read."""
+    content = read_file(path)
+    if content is not None and path.stat().st_mode & _OTHERS:
+        raise CredentialError(
+            f"`{path}` holds a key and others may read it; `chmod 600` it, or delete it to get a new one"
+        )
+    return content
