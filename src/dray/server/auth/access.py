@@ -1,0 +1,35 @@
+"""What somebody may do, all rights taken together: as a node, and by roles."""
+
+from __future__ import annotations
+
+from dray.server.auth.nodes import NodeAuthorizer
+from dray.server.auth.rbac import Authorizer, Decision, refusal
+from dray.server.auth.rules import Asked
+from dray.server.cache import Cache
+from dray.server.call import User
+
+
+class Access:
+    """Answers every question about rights."""
+
+    def __init__(self, cache: Cache) -> None:
+        self.rbac = Authorizer(cache)
+        self.nodes = NodeAuthorizer(cache)
+
+    def decide(self, user: User, asked: Asked) -> Decision:
+        """Whether the user may do it, and why."""
+        if user.node is not None:
+            answer = self.nodes.decide(user, asked)
+            if answer.allowed:
+                return answer
+        return self.rbac.decide(user, asked)
+
+    def allows(self, user: User, asked: Asked) -> bool:
+        """Whether the user may do it."""
+        return self.decide(user, asked).allowed
+
+    def require(self, user: User, asked: Asked) -> None:
+        """Raise 403 unless the user may do it."""
+        decision = self.decide(user, asked)
+        if not decision.allowed:
+            raise refusal(asked, decision)
