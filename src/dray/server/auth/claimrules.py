@@ -1,0 +1,242 @@
+"""What may be written into a claim, and by whom: allocation, device status, admin access, finalizers.
+
+Theory of operation: the right to write a claim's status is split, as Kubernetes splits it. Who got the claim
+(`allocation`, `reservedFor`) is written by who may write `resourceclaims/binding`; how the devices are
+(`devices`) by who speaks for each driver whose entries change, on the node the claim is allocated to. These
+are asked beside the right to write `resourceclaims/status`. What vanishes together with its allocation needs
+no word of the driver.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from dray.api.fields import ROOT, FieldError, Path
+from dray.api.fields import forbidden as forbidden_field
+from dray.api.kinds import Kind, kind_named
+from dray.api.resource import AllocatedDeviceStatus, DeviceRequest, ResourceClaim
+from dray.server.auth.access import Access
+from dray.server.auth.drivers import Drivers
+from dray.server.auth.placed import CLASSIC, DEVICES
+from dray.server.auth.rules import Asked
+from dray.server.cache import Cache
+from dray.server.change import CREATE, NOTHING, Change, Extra
+from dray.server.failures import forbidden, invalid
+from dray.server.held import key
+from dray.store import Unchanged
+from dray.values.nodeselector import NODE_NAME, NodeSelector
+
+
+def _kind(group: str, name: str) -> Kind:
+    kind = kind_named(group, name)
+    assert kind is not None
+    return kind
+
+
+CLAIM, TEMPLATE = _kind(DEVICES, "ResourceClaim"), _kind(DEVICES, "ResourceClaimTemplate")
+CLASSIC_CLAIM = _kind(CLASSIC, "ResourceClaim")
+_NAMESPACE, _POD = _kind("", "Namespace"), _kind("", "Pod")
+
+_NO_CLAIM = ResourceClaim()
+
+
+def _verb(change: Change) -> str:
+    return "patch" if change.request.call.verb == "patch" else "update"
+
+
+def _asked_binding(change: Change) -> Asked:
+    return Asked(_verb(change), change.kind.group, "resourceclaims", "binding", change.namespace, change.name)
+
+
+class StatusRule:
+    """Splits the right to write the status of a claim."""
+
+    def __init__(self, cache: Cache, access: Access, drivers: Drivers) -> None:
+        self._cache = cache
+        self._access = access
+        self._drivers = drivers
+
+    def judge(self, change: Change) -> Extra:
+        if change.kind is CLAIM and change.view is not None:
+            self._judge_claim(change, change.view, change.old_view or _NO_CLAIM)
+        elif change.kind is CLASSIC_CLAIM and change.view is not None:
+            self._judge_classic(change)
+        return NOTHING
+
+    def _judge_claim(self, change: Change, new: ResourceClaim, old: ResourceClaim) -> None:
+        if new.status == old.status:
+            return
+        moved = new.status.allocation != old.status.allocation
+        if moved or new.status.reserved_for != old.status.reserved_for:
+            self._access.require(change.request.user, _asked_binding(change))
+        drivers = drivers_changed(new, old)
+        if drivers:
+            # What counts is where the claim was when the driver looked, not where this very write puts it.
+            nodes = self._nodes_of(old if change.operation != CREATE else new, change.namespace)
+            for driver in drivers:
+                self._judge_driver(change, driver, nodes)
+
+    def _judge_driver(self, change: Change, driver: str, nodes: frozenset[str]) -> None:
+        user, verb = change.request.user, _verb(change)
+        reach = self._drivers.reach(user, driver, verb, change.namespace)
+        if reach.everywhere or (reach.node is not None and reach.node in nodes):
+            return
+        if reach.node is not None:
+            where = ", ".join(f'"{node}"' for node in sorted(nodes)) or "no node"
+            why = (
+                f'changing status.devices of driver "{driver}": User "{user.name}" is on node '
+                f'"{reach.node}", the claim is allocated to {where}'
+            )
+        else:
+            why = (
+                f'changing status.devices requires "associated-node:{verb}" or "arbitrary-node:{verb}" on '
+                f'"resourceclaims/driver" for driver "{driver}": User "{user.name}" does not have it'
+            )
+        raise forbidden(change.kind, change.name, why)
+
+    def _nodes_of(self, claim: ResourceClaim, namespace: str) -> frozenset[str]:
+        """The node an allocation is tied to; for devices that many nodes reach, where its pods are."""
+        allocation = claim.status.allocation
+        named = None if allocation is None else _named_node(allocation.node_selector)
+        if named is not None:
+            return frozenset({named})
+        found = (self._pod_node(namespace, user.name, user.uid) for user in claim.status.reserved_for)
+        return frozenset(node for node in found if node)
+
+    def _pod_node(self, namespace: str, name: str, uid: str) -> str | None:
+        held = self._cache.get(_POD, namespace, name)
+        if held is None or held.metadata.uid != uid:
+            return None
+        node: str | None = (held.document.get("spec") or {}).get("nodeName")
+        return node
+
+    def _judge_classic(self, change: Change) -> None:
+        """A driver's controller writes its part of the negotiation, and only in claims of its own driver."""
+        user, new, old = change.request.user, change.view.status, getattr(change.old_view, "status", None)
+        bound = self._drivers.spokesman(user).drivers
+        if bound is None or new == old:
+            return
+        for status in (new, old):
+            if status is not None and status.driver_name and status.driver_name not in bound:
+                why = f'User "{user.name}" does not speak for driver "{status.driver_name}"'
+                raise forbidden(change.kind, change.name, why)
+        if old is None or _scheduler_part(new) != _scheduler_part(old):
+            self._access.require(user, _asked_binding(change))
+
+
+def drivers_changed(new: ResourceClaim, old: ResourceClaim) -> list[str]:
+    """The drivers whose entries in `status.devices` differ, but for entries that go with their allocation."""
+    before, after = _entries(old.status.devices), _entries(new.status.devices)
+    allocation = new.status.allocation
+    results = () if allocation is None else allocation.devices.results
+    still = {(one.driver, one.pool, one.device, one.share_id) for one in results}
+    changed = {
+        place[0]
+        for place in {*before, *after}
+        if before.get(place) != after.get(place) and (place in after or place in still)
+    }
+    return sorted(changed)
+
+
+def _entries(devices: Sequence[AllocatedDeviceStatus]) -> dict[tuple[str, ...], AllocatedDeviceStatus]:
+    return {(one.driver, one.pool, one.device, one.share_id): one for one in devices}  # type: ignore[misc]
+
+
+def _named_node(selector: NodeSelector | None) -> str | None:
+    """The one node that a selector names, if it names one."""
+    terms = () if selector is None else selector.node_selector_terms
+    if len(terms) != 1:
+        return None
+    for item in terms[0].match_fields:
+        if item.key == NODE_NAME and item.operator == "In" and len(item.values) == 1:
+            return item.values[0]
+    return None
+
+
+def _scheduler_part(status: Any) -> tuple[Any, Any]:
+    return status.reserved_for, None if status.scheduling is None else status.scheduling.scheduler
+
+
+# --- admin access ---
+
+ADMIN_ACCESS = "resource.kubernetes.io/admin-access"
+_WITHOUT_LABEL = (
+    f"admin access to devices requires the `{ADMIN_ACCESS}: true` label on the containing namespace"
+)
+
+
+class AdminAccessRule:
+    """Admin access to devices is only for namespaces that an administrator has labelled for it."""
+
+    def __init__(self, cache: Cache) -> None:
+        self._cache = cache
+
+    def judge(self, change: Change) -> Extra:
+        place = next(_admin_access(change), None)
+        if place is None:
+            return NOTHING
+        where = key(_NAMESPACE, "", change.namespace)
+        namespace = self._cache.at(where)
+        if namespace is None or namespace.metadata.labels.get(ADMIN_ACCESS) != "true":
+            errors: list[FieldError] = [forbidden_field(place, _WITHOUT_LABEL)]
+            raise invalid(change.kind, change.name, errors)
+        # The label must still be there when the write happens.
+        return Extra(compares=(Unchanged(where, namespace.revision),))
+
+
+def _admin_access(change: Change) -> Iterator[Path]:
+    """Where a change asks for admin access that was not there before."""
+    if change.view is None:
+        return
+    if change.kind is CLAIM:
+        if change.operation == CREATE:
+            yield from _in_requests(change.view.spec.devices.requests, ROOT.field("spec"))
+        if not any(_in_results(change.old_view or _NO_CLAIM)):
+            yield from _in_results(change.view)
+    elif change.kind is TEMPLATE and change.operation == CREATE:
+        yield from _in_requests(change.view.spec.spec.devices.requests, ROOT.field("spec", "spec"))
+
+
+def _in_requests(requests: Sequence[DeviceRequest], path: Path) -> Iterator[Path]:
+    for position, request in enumerate(requests):
+        if request.exactly is not None and request.exactly.admin_access:
+            yield path.field("devices", "requests").index(position).field("exactly", "adminAccess")
+
+
+def _in_results(claim: ResourceClaim) -> Iterator[Path]:
+    allocation = claim.status.allocation
+    for position, result in enumerate(() if allocation is None else allocation.devices.results):
+        if result.admin_access:
+            yield (
+                ROOT.field("status", "allocation", "devices", "results").index(position).field("adminAccess")
+            )
+
+
+# --- finalizers ---
+
+SYSTEM_FINALIZERS = frozenset({"resource.kubernetes.io/delete-protection"})
+
+
+class FinalizerRule:
+    """Finalizers by which the system keeps a claim in use from vanishing are written by the system alone."""
+
+    def __init__(self, access: Access) -> None:
+        self._access = access
+
+    def judge(self, change: Change) -> Extra:
+        if change.kind not in (CLAIM, CLASSIC_CLAIM):
+            return NOTHING
+        # A claim that vanishes with a finalizer on it vanishes because that finalizer was just taken away.
+        touched = SYSTEM_FINALIZERS & (_finalizers(change.old_view) ^ _finalizers(change.view))
+        if touched and not self._access.allows(change.request.user, _asked_binding(change)):
+            why = (
+                f'User "{change.request.user.name}" cannot add or remove the finalizer `{min(touched)}`; '
+                f'that needs the verb "{_verb(change)}" on "resourceclaims/binding"'
+            )
+            raise forbidden(change.kind, change.name, why)
+        return NOTHING
+
+
+def _finalizers(view: Any) -> set[str]:
+    return set() if view is None else set(view.metadata.finalizers)
