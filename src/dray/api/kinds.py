@@ -45,6 +45,11 @@ class Kind:
         """`apiVersion` of the internal form."""
         return self.api_version(self.version)
 
+    @property
+    def bystander(self) -> bool:
+        """Whether it is kept whole and never looked into."""
+        return self.type in (core.Bystander, core.ClusterBystander)
+
     def api_version(self, version: str) -> str:
         """`apiVersion` as written in objects: `group/version`, or only the version in the core group."""
         return f"{self.group}/{version}" if self.group else version

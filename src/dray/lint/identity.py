@@ -44,7 +44,7 @@ WORKLOADS: Mapping[tuple[str, str], str] = MappingProxyType(
 """Kinds whose pods are checked, and where their template stands."""
 
 _DRA = ("resource.k8s.io", "cdi.k8s.io")
-_DRA_KINDS = frozenset(kind.name for kind in KINDS if kind.group in _DRA)
+_DRA_KINDS = frozenset(kind.name for kind in KINDS if kind.group in _DRA and not kind.bystander)
 _SERVED = "resource.k8s.io/v1"
 
 
@@ -59,13 +59,14 @@ def identify(document: Mapping[str, Any]) -> Known | Workload | Complaint:
     group, version = split_api_version(api_version)
     if group == "resource.k8s.io" and version.startswith("v1alpha"):
         return _removed(document, name, version)
-    kind = kind_named(group, name)
-    if kind is not None and version in kind.versions:
-        return Known(kind, version)
     if (group, name) in WORKLOADS:
         return Workload(WORKLOADS[group, name])
-    if group in _DRA or name in _DRA_KINDS or (kind is not None and not group):
-        return _unknown_kind(document, kind, group, name)
+    kind = kind_named(group, name)
+    if kind is None or not kind.bystander:
+        if kind is not None and version in kind.versions:
+            return Known(kind, version)
+        if group in _DRA or name in _DRA_KINDS or (kind is not None and not group):
+            return _unknown_kind(document, kind, group, name)
     return Complaint("not-checked", "kind", f"`{name}` of `{api_version}` is not checked", at_key=True)
 
 

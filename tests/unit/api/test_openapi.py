@@ -51,7 +51,7 @@ def schemas(corpus) -> dict[str, set[str]]:
 
 def holders() -> dict[str, type]:
     """Our structs of `resource.k8s.io`, by the name Kubernetes gives them."""
-    kinds = [kind for kind in KINDS if kind.group == "resource.k8s.io"]
+    kinds = [kind for kind in KINDS if kind.group == "resource.k8s.io" and not kind.bystander]
     found = {field.holder for kind in kinds for field in fields_of(kind.type).values()}
     return {RENAMED.get(cls.__name__, cls.__name__): cls for cls in found}
 
