@@ -81,7 +81,7 @@ def kinds() -> str:
     """Every kind of object that dray knows, with its fields."""
     rows = [
         [
-            f"[{kind.name}](#{_anchor(kind)})",
+            kind.name if kind.bystander else f"[{kind.name}](#{_anchor(kind)})",
             f"`{kind.group}`" if kind.group else "(core)",
             _code(kind.versions),
             "namespace" if kind.namespaced else "cluster",
@@ -92,9 +92,10 @@ def kinds() -> str:
     return _page(
         "Kinds and their fields",
         "Fields are those of the first version of a kind; older versions are brought to it. A kind that is "
-        "marked as open keeps every field it comes with, and only those listed are read.",
+        "marked as open keeps every field it comes with, and only those listed are read; a kind without a "
+        "section of its own is kept whole and not looked into.",
         _table(["kind", "group", "versions", "lives in", "subresources"], rows),
-        *(_kind(kind) for kind in KINDS),
+        *(_kind(kind) for kind in KINDS if not kind.bystander),
     )
 
 
