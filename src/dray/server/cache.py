@@ -56,6 +56,11 @@ class Cache:
         """How far the cache has come."""
         return self.hub.revision
 
+    @property
+    def trouble(self) -> str | None:
+        """Why the cache does not follow the store any more; None while it does."""
+        return None if self._ended is None else f"the store is not followed any more: {self._ended}"
+
     async def fill(self) -> None:
         """Read everything there is."""
         page = await self._store.range(EVERYTHING, limit=PAGE)
@@ -106,6 +111,10 @@ class Cache:
         if keys is None:
             return []
         return [self._objects[place] for place in keys.under(prefix(kind, namespace))]
+
+    def contents(self) -> tuple[int, dict[bytes, Held | Entry]]:
+        """Everything as it is now, with the revision; the copy stays as it is."""
+        return self.revision, {**self._objects, **self._rows}
 
     def count(self, kind: Kind) -> int:
         """How many objects of a kind there are."""
