@@ -48,7 +48,7 @@ class Kind:
     @property
     def bystander(self) -> bool:
         """Whether it is kept whole and never looked into."""
-        return self.type in (core.Bystander, core.ClusterBystander)
+        return issubclass(self.type, core.Bystander | core.ClusterBystander)
 
     def api_version(self, version: str) -> str:
         """`apiVersion` as written in objects: `group/version`, or only the version in the core group."""
@@ -150,12 +150,10 @@ KINDS: tuple[Kind, ...] = (
         subresources=("token",),
         short_names=("sa",),
     ),
-    Kind(_RBAC, "Role", "roles", core.Bystander, open=True),
-    Kind(_RBAC, "RoleBinding", "rolebindings", core.Bystander, open=True),
-    Kind(_RBAC, "ClusterRole", "clusterroles", core.ClusterBystander, open=True, namespaced=False),
-    Kind(
-        _RBAC, "ClusterRoleBinding", "clusterrolebindings", core.ClusterBystander, open=True, namespaced=False
-    ),
+    Kind(_RBAC, "Role", "roles", core.Grant, open=True),
+    Kind(_RBAC, "RoleBinding", "rolebindings", core.Grant, open=True),
+    Kind(_RBAC, "ClusterRole", "clusterroles", core.ClusterGrant, open=True, namespaced=False),
+    Kind(_RBAC, "ClusterRoleBinding", "clusterrolebindings", core.ClusterGrant, open=True, namespaced=False),
     Kind(_OURS, "Preparation", "preparations", Preparation, _ALPHA, namespaced=False),
     *(_kept(row, core.Bystander, namespaced=True) for row in bystanders.IN_NAMESPACES),
     *(_kept(row, core.ClusterBystander, namespaced=False) for row in bystanders.IN_THE_CLUSTER),

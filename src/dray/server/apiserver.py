@@ -8,27 +8,32 @@ from __future__ import annotations
 import asyncio
 import random
 import uuid
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from dray.api.gated import Gatekeeper
-from dray.api.kinds import KINDS
+from dray.api.kinds import KINDS, Kind
 from dray.clock import Clock, SystemClock
 from dray.server.asgi import App, Peer
 from dray.server.auth.access import Access
 from dray.server.auth.accounts import AccountTokens
+from dray.server.auth.confine import confinement
+from dray.server.auth.defaults import bootstrap_documents
 from dray.server.auth.identity import Authenticator
+from dray.server.auth.impersonation import impersonated
+from dray.server.auth.reviews import Reviews
 from dray.server.auth.rules import asked_of
+from dray.server.auth.tokenrequest import TokenRequests
 from dray.server.auth.tokens import StaticTokens
 from dray.server.cache import Cache
-from dray.server.call import Answer, Call, Request, User
+from dray.server.call import Call, Request, User
 from dray.server.change import Rule
 from dray.server.collector import Collector
 from dray.server.discovery import Discovery
 from dray.server.errands import Errands
-from dray.server.failures import Failure, no_such_path
+from dray.server.failures import Failure
 from dray.server.guard import Guard
 from dray.server.houserules import ClaimNames, Namespaces
 from dray.server.patching import Patching
@@ -36,6 +41,7 @@ from dray.server.paths import Paths
 from dray.server.reading import Reading
 from dray.server.registry import Registry
 from dray.server.removing import Removing
+from dray.server.reviewing import Reviewing
 from dray.server.routes import Routes
 from dray.server.service import Service
 from dray.server.showing import Showing
@@ -73,12 +79,13 @@ class Door:
         return self._authenticator.identify(headers, peer, path)
 
     def permit(self, call: Call, user: User, headers: Mapping[str, str]) -> User:
-        self._access.require(user, asked_of(call))
-        return user
+        acting = impersonated(user, headers, self._access)
+        self._access.require(acting, asked_of(call))
+        return acting
 
 
 class ApiServer:
-    """An API server over a store: `app` answers requests inside `running`."""
+    """An API server over a store: `running` gives the application and everything behind it."""
 
     def __init__(self, store: Store, choices: Choices) -> None:
         self._store = store
@@ -90,29 +97,58 @@ class ApiServer:
         """The application, while everything behind it runs."""
         await self.cache.fill()
         async with asyncio.TaskGroup() as tasks:
-            following = tasks.create_task(self.cache.follow())
-            service, collector = self._service()
-            await begin_with(service.answer, first_documents(self._choices.ca_pem))
-            others = [
-                tasks.create_task(collector.run()),
-                tasks.create_task(forget_the_past(self._store, self._choices.clock.monotonic)),
-            ]
+            running = [tasks.create_task(self.cache.follow())]
             try:
-                yield self._app(service)
+                app, collector = self._assembled()
+                documents = [*first_documents(self._choices.ca_pem), *bootstrap_documents()]
+                await begin_with(app.resources, documents)
+                past = forget_the_past(self._store, self._choices.clock.monotonic)
+                running += [tasks.create_task(collector.run()), tasks.create_task(past)]
+                yield app
             finally:
                 self.cache.hub.close(Closed("the server is stopping"))
-                for task in (*others, following):
+                for task in running:
                     task.cancel()
 
-    def _service(self) -> tuple[Service, Collector]:
+    def _assembled(self) -> tuple[App, Collector]:
         choices, cache = self._choices, self.cache
-        registry = Registry(self._store, cache, self._rules())
+        access = Access(cache)
+        static = StaticTokens.read(choices.tokens) if choices.tokens else None
+        accounts = AccountTokens.open(choices.keys, cache, clock=choices.clock)
+        authenticator = Authenticator(static, accounts, anonymous=choices.anonymous, clock=choices.clock)
+        reviews = Reviews(access, authenticator, accounts)
+        reviewing = Reviewing(cache, reviews, TokenRequests(cache, accounts))
+        registry = Registry(self._store, cache, self._rules(access))
+        service = self._service(registry, reviewing)
+        served = [kind for kind in KINDS if choices.gates.serves(kind)]
+        app = App(
+            Routes(served),
+            Door(authenticator, access),
+            Unlimited(),
+            Unobserved(),
+            service.answer,
+            self._paths(served).answer,
+            choices.clock,
+        )
+        return app, Collector(cache, registry, service.removing)
+
+    def _rules(self, access: Access) -> list[Rule]:
+        cache = self.cache
+        return [
+            Namespaces(cache),
+            ClaimNames(cache),
+            *confinement(cache, access),
+            Guard(cache, enforced=self._choices.ledger),
+        ]
+
+    def _service(self, registry: Registry, reviewing: Reviewing) -> Service:
+        choices, cache = self._choices, self.cache
         world = Surroundings(choices.clock, lambda: str(uuid.uuid4()), random.randrange, choices.gates)
         writing = Writing(registry, world)
         removing = Removing(writing)
         reading = Reading(self._store, cache)
         showing = Showing(cache, choices.clock.now)
-        service = Service(
+        return Service(
             reading,
             writing,
             Patching(writing),
@@ -120,31 +156,18 @@ class ApiServer:
             Errands(writing, removing),
             Watching(cache, reading, showing, random.randrange),
             showing,
-            self._review,
+            reviewing.answer,
         )
-        return service, Collector(cache, registry, removing)
 
-    def _rules(self) -> list[Rule]:
-        cache = self.cache
-        return [Namespaces(cache), ClaimNames(cache), Guard(cache, enforced=self._choices.ledger)]
-
-    def _app(self, service: Service) -> App:
-        choices = self._choices
-        served = [kind for kind in KINDS if choices.gates.serves(kind)]
-        discovery = Discovery(served, choices.address)
-        paths = Paths(
-            {"ping": lambda: None},
+    def _paths(self, served: Sequence[Kind]) -> Paths:
+        discovery = Discovery(served, self._choices.address)
+        return Paths(
+            {"ping": lambda: None, "store": self._store_trouble},
             (lambda request: discovery.answer(request.call.path, request.accept, request.headers),),
         )
-        static = StaticTokens.read(choices.tokens) if choices.tokens else None
-        accounts = AccountTokens.open(choices.keys, self.cache, clock=choices.clock)
-        door = Door(Authenticator(static, accounts, anonymous=choices.anonymous), Access(self.cache))
-        return App(
-            Routes(served), door, Unlimited(), Unobserved(), service.answer, paths.answer, choices.clock
-        )
 
-    async def _review(self, request: Request) -> Answer:
-        raise no_such_path()
+    def _store_trouble(self) -> str | None:
+        return self.cache.trouble
 
 
 class Unlimited:
@@ -155,12 +178,7 @@ class Unlimited:
 
 class Unobserved:
     async def arrived(self, request: Request, source: str) -> None: ...
-    async def answered(
-        self, request: Request, code: int, failure: Failure | None, seconds: float
-    ) -> None: ...
+    async def answered(self, request: Request, code: int, failure: Failure | None, seconds: float) -> None: ...
     def broke(self, request: Request, error: Exception) -> None:
-        import traceback
-
-        traceback.print_exception(error)
-
+        import traceback; traceback.print_exception(error)
     def cut(self, request: Request) -> None: ...

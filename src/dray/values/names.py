@@ -138,6 +138,13 @@ def dns_subdomain(name: str) -> Faults:
     return _over(name, MAX_SUBDOMAIN) + _unfit(name, _SUBDOMAIN)
 
 
+def path_segment(name: str) -> Faults:
+    """A name that can stand between two slashes of a URL; roles are named so freely."""
+    if name in (".", ".."):
+        return (NameFault(f"may not be '{name}'", name),)
+    return tuple(NameFault(f"may not contain '{sign}'", name) for sign in "/%" if sign in name)
+
+
 @_remembered
 def c_identifier(name: str) -> Faults:
     """Letters, digits and `_`, not starting with a digit; any length."""

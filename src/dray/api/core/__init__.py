@@ -4,7 +4,7 @@ A projection holds only what dray reads; the object itself stays a document with
 with, and is changed by patch. Nothing here is ever written back.
 """
 
-from dray.api.core.bystander import Bystander, ClusterBystander
+from dray.api.core.bystander import Bystander, ClusterBystander, ClusterGrant, Grant
 from dray.api.core.cluster import (
     Event,
     Lease,
@@ -30,10 +30,12 @@ from dray.api.core.pod import (
 __all__ = [
     "Bystander",
     "ClusterBystander",
+    "ClusterGrant",
     "Container",
     "ContainerClaim",
     "ContainerResources",
     "Event",
+    "Grant",
     "InlineTemplate",
     "Lease",
     "LeaseSpec",

@@ -13,9 +13,17 @@ class Bystander(View, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
 
 
+class Grant(Bystander, frozen=True):
+    """A role or a binding in a namespace; authorisation reads their documents."""
+
+
 class ClusterBystander(View, frozen=True):
     """The same, outside all namespaces."""
 
     api_version: str = ""
     kind: str = ""
     metadata: ObjectMeta = ObjectMeta()
+
+
+class ClusterGrant(ClusterBystander, frozen=True):
+    """A role or a binding for the whole cluster."""

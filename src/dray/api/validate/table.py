@@ -36,7 +36,7 @@ from dray.api.validate.rules import Errors
 from dray.api.validate.slice import resource_slice, resource_slice_update
 from dray.api.validate.stored import fresh
 from dray.api.validate.template import template, template_update
-from dray.values.names import Rule, dns_label, dns_subdomain
+from dray.values.names import Rule, dns_label, dns_subdomain, path_segment
 
 T = TypeVar("T", bound=msgspec.Struct)
 Judge = Callable[[Any], Errors]
@@ -84,6 +84,8 @@ RULES: Mapping[type, Rules] = MappingProxyType(
         Preparation: Rules(preparation, _nothing, preparation_update),
         core.Pod: Rules(pod, _nothing, pod_update, pod_status),
         core.Namespace: Rules(names=dns_label),
+        core.Grant: Rules(names=path_segment),
+        core.ClusterGrant: Rules(names=path_segment),
     }
 )
 

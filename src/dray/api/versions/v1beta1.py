@@ -33,7 +33,11 @@ Document = Mapping[str, Any]
 
 
 def _altered(
-    origin: type[msgspec.Struct], *, without: tuple[str, ...] = (), **changed: tuple[type, Any]
+    origin: type[msgspec.Struct],
+    *,
+    called: str = "",
+    without: tuple[str, ...] = (),
+    **changed: tuple[type, Any],
 ) -> type[msgspec.Struct]:
     """A struct like another one, with some fields left out and others of another type."""
     fields: list[tuple[str, Any, Any]] = []
@@ -46,7 +50,7 @@ def _altered(
             default = msgspec.field(default_factory=known.default_factory, name=known.encode_name)
         fields.append((known.name, known.type, default))
     fields += [(name, shape, default) for name, (shape, default) in changed.items()]
-    return _struct(f"{origin.__name__}V1beta1", fields)
+    return _struct(f"{called or origin.__name__}V1beta1", fields)
 
 
 def _struct(name: str, fields: list[tuple[str, Any, Any]]) -> type[msgspec.Struct]:
@@ -54,14 +58,14 @@ def _struct(name: str, fields: list[tuple[str, Any, Any]]) -> type[msgspec.Struc
 
 
 def _shapes() -> dict[str, type[msgspec.Struct]]:
-    basic = _altered(Device, without=("name",))
+    basic = _altered(Device, called="BasicDevice", without=("name",))
     device = _struct("DeviceV1beta1", [("name", str, ""), ("basic", basic | None, None)])
     slice_spec = _altered(ResourceSliceSpec, devices=(tuple[device, ...], ()))  # type: ignore[valid-type]
     flat = {
         known.name: (known.type, msgspec.field(default=known.default, name=known.encode_name))
         for known in msgspec.structs.fields(ExactDeviceRequest)
     }
-    request = _altered(DeviceRequest, without=("exactly",), **flat)
+    request = _altered(DeviceRequest, called="DeviceRequest", without=("exactly",), **flat)
     devices = _altered(DeviceClaim, requests=(tuple[request, ...], ()))  # type: ignore[valid-type]
     claim_spec = _altered(ResourceClaimSpec, devices=(devices, devices()))
     template_spec = _altered(ResourceClaimTemplateSpec, spec=(claim_spec, claim_spec()))
