@@ -65,6 +65,9 @@ _USUAL_KEEPS: Final = frozenset({"f:spec", "f:metadata"})
 _MAIN_KEEPS: Final = frozenset({"f:status"})
 _NOTHING: Final[frozenset[str]] = frozenset()
 
+_NAMED: Final[Tree] = {"f:metadata": {"f:name": {}}}
+"""What every configuration names, so that metadata never goes as a whole."""
+
 _RESETS: Final[tuple[list[Document], ...]] = ([], [{}])
 """What a client sends as managed fields to be rid of all of them."""
 
@@ -236,7 +239,7 @@ def _pruned(structure: Structure, merged: Document, last: Entry | None, owned: l
     """The object without what the writer named last time and nobody names now."""
     if last is None:
         return merged
-    everybody: Tree = {}
+    everybody: Tree = _NAMED
     for fields in owned:
         everybody = union(everybody, fields)
     gone = difference(with_parents(structure, last.fields), with_parents(structure, everybody))

@@ -17,7 +17,7 @@ from dray.server.patch.shape import (
     set_of_values,
     struct,
 )
-from dray.server.patch.tables.metadata import METADATA, kind
+from dray.server.patch.tables.metadata import METADATA, NODE_SELECTOR, kind
 from dray.server.patch.tables.pods import CLAIM_SPEC, POD, TEMPLATE
 
 _WITH_CONDITIONS = always(struct(conditions=CONDITIONS))
@@ -57,7 +57,7 @@ _VOLUME_SPEC = struct(
     ),
     flexVolume=_SECRET_REF,
     iscsi=_SECRET_REF,
-    nodeAffinity=struct(required=ONE),
+    nodeAffinity=struct(required=NODE_SELECTOR),
     rbd=_SECRET_REF,
     scaleIO=_SECRET_REF,
     storageos=struct(secretRef=ONE),

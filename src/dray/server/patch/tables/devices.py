@@ -8,7 +8,6 @@ from types import MappingProxyType
 from dray.server.patch.shape import (
     ALWAYS,
     CONDITIONS,
-    ONE,
     Structure,
     always,
     keyed,
@@ -16,7 +15,7 @@ from dray.server.patch.shape import (
     set_of_values,
     struct,
 )
-from dray.server.patch.tables.metadata import METADATA, kind
+from dray.server.patch.tables.metadata import METADATA, NODE_SELECTOR, kind
 
 _CLAIM_SPEC = always(struct(devices=ALWAYS))
 
@@ -26,7 +25,7 @@ _RESULTS = always(struct(results=rows(struct(skipNodeOperations=set_of_values())
 
 _CLAIM_STATUS = always(
     struct(
-        allocation=struct(devices=_RESULTS, nodeSelector=ONE),
+        allocation=struct(devices=_RESULTS, nodeSelector=NODE_SELECTOR),
         devices=keyed("driver", "device", "pool", "shareID", of=_DEVICE_STATUS, strategy=()),
         reservedFor=keyed("uid"),
     )
@@ -34,8 +33,8 @@ _CLAIM_STATUS = always(
 
 _SLICE_SPEC = always(
     struct(
-        devices=rows(struct(nodeSelector=ONE, basic=struct(nodeSelector=ONE))),
-        nodeSelector=ONE,
+        devices=rows(struct(nodeSelector=NODE_SELECTOR, basic=struct(nodeSelector=NODE_SELECTOR))),
+        nodeSelector=NODE_SELECTOR,
         pool=ALWAYS,
         skipNodeOperations=set_of_values(),
     )
@@ -54,7 +53,7 @@ DEVICES: Mapping[tuple[str, str], Structure] = MappingProxyType(
         ("resource.k8s.io", "DeviceTaintRule"): kind(
             spec=_RULE_SPEC, status=always(struct(conditions=CONDITIONS))
         ),
-        ("cdi.k8s.io", "ResourceClass"): kind(suitableNodes=ONE),
+        ("cdi.k8s.io", "ResourceClass"): kind(suitableNodes=NODE_SELECTOR),
         ("cdi.k8s.io", "ResourceClaim"): kind(spec=ALWAYS, status=always(struct(reservedFor=keyed("uid")))),
         ("dray.dev", "Preparation"): kind(spec=always(struct(claim=ALWAYS))),
     }

@@ -1,8 +1,10 @@
-"""The metadata that every object has."""
+"""What many kinds have: metadata, and selectors of nodes."""
 
 from __future__ import annotations
 
-from dray.server.patch.shape import MERGE, ONE, Structure, always, keyed, set_of_values, struct
+from types import MappingProxyType
+
+from dray.server.patch.shape import MERGE, ONE, Structure, always, keyed, rows, set_of_values, struct
 
 METADATA: Structure = always(
     struct(
@@ -10,6 +12,8 @@ METADATA: Structure = always(
         ownerReferences=keyed("uid", of=ONE),
     )
 )
+
+NODE_SELECTOR = Structure(fields=MappingProxyType({"nodeSelectorTerms": rows(ONE)}), atomic=True)
 
 
 def kind(**parts: Structure) -> Structure:

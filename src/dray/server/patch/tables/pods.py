@@ -14,7 +14,7 @@ from dray.server.patch.shape import (
     rows,
     struct,
 )
-from dray.server.patch.tables.metadata import METADATA, kind
+from dray.server.patch.tables.metadata import METADATA, NODE_SELECTOR, kind
 
 _ENV = struct(
     valueFrom=struct(
@@ -71,7 +71,7 @@ _POD_AFFINITY = struct(
 _AFFINITY = struct(
     nodeAffinity=struct(
         preferredDuringSchedulingIgnoredDuringExecution=rows(struct(preference=always(ONE))),
-        requiredDuringSchedulingIgnoredDuringExecution=ONE,
+        requiredDuringSchedulingIgnoredDuringExecution=NODE_SELECTOR,
     ),
     podAffinity=_POD_AFFINITY,
     podAntiAffinity=_POD_AFFINITY,

@@ -1,0 +1,20 @@
+"""The kinds these tests speak of."""
+
+from __future__ import annotations
+
+from dray.api.kinds import Kind, kind_named
+
+
+def _kind(group: str, name: str) -> Kind:
+    found = kind_named(group, name)
+    assert found is not None
+    return found
+
+
+POD = _kind("", "Pod")
+NODE = _kind("", "Node")
+SERVICE = _kind("", "Service")
+CONFIG = _kind("", "ConfigMap")
+DEPLOYMENT = _kind("apps", "Deployment")
+CLAIM = _kind("resource.k8s.io", "ResourceClaim")
+SLICE = _kind("resource.k8s.io", "ResourceSlice")
