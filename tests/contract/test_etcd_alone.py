@@ -84,7 +84,7 @@ async def test_small_members_may_be_lost_and_nothing_acknowledged_is(tmp_path: P
     program = binary(tmp_path)
     if program is None:
         pytest.skip(NO_ETCD)
-    cluster = Cluster(tmp_path, program, 3, durable=True)
+    cluster = Cluster.of(tmp_path, program, 3, durable=True)
     try:
         await lose_and_restore(cluster)
     finally:

@@ -3,12 +3,15 @@
 memory:                                    nothing is kept
 sqlite:path/to/file  or just a path        one file
 etcd://host:port,host:port/prefix          a running etcd, everything under `prefix`
-etcds://host:port/prefix                   the same over TLS
+etcds://host:port/prefix?ca=FILE&cert=FILE&key=FILE
+                                           the same over TLS; without `ca` the system says whom to
+                                           trust, `cert` and `key` say who we are
 """
 
 from __future__ import annotations
 
 from pathlib import Path
+from urllib.parse import unquote
 
 from dray.store.base import Store
 from dray.store.errors import OpenError
@@ -16,6 +19,7 @@ from dray.store.memory import MemoryStore
 from dray.store.sqlite.store import SqliteStore
 
 DEFAULT_PREFIX = "dray"
+TLS_FILES = ("ca", "cert", "key")
 
 
 async def open_store(address: str) -> Store:
@@ -39,15 +43,37 @@ def _path(text: str, address: str) -> Path:
 
 
 async def _open_etcd(scheme: str, rest: str, address: str) -> Store:
-    hosts, _, prefix = rest.removeprefix("//").partition("/")
+    place, _, query = rest.removeprefix("//").partition("?")
+    hosts, _, prefix = place.partition("/")
     endpoints = tuple(host for host in hosts.split(",") if host)
     if not rest.startswith("//") or not endpoints or not all(":" in host for host in endpoints):
         raise OpenError(
             f"`{address}` names no etcd; write `{scheme}://host:port/prefix`, several hosts with commas"
         )
+    files = _files(query, address)
+    if files and scheme == "etcd":
+        raise OpenError(f"`{address}` names files for TLS but asks for none; write `etcds://`")
     # Imported here: only this back end needs grpc, which takes a tenth of a second to load.
     from dray.store.etcd.channel import Tls
     from dray.store.etcd.store import EtcdStore
 
     key_prefix = f"/{prefix.strip('/') or DEFAULT_PREFIX}/".encode()
-    return await EtcdStore.open(endpoints, prefix=key_prefix, tls=Tls() if scheme == "etcds" else None)
+    tls = Tls(files.get("ca"), files.get("cert"), files.get("key")) if scheme == "etcds" else None
+    return await EtcdStore.open(endpoints, prefix=key_prefix, tls=tls)
+
+
+def _files(query: str, address: str) -> dict[str, Path]:
+    """The files that the address names for TLS; each must be there."""
+    files: dict[str, Path] = {}
+    for part in filter(None, query.split("&")):
+        name, _, value = part.partition("=")
+        if name not in TLS_FILES or not value:
+            raise OpenError(
+                f"`{part}` in `{address}` means nothing; etcds:// knows `ca=`, `cert=` and `key=`"
+            )
+        files[name] = Path(unquote(value))
+        if not files[name].is_file():
+            raise OpenError(f"there is no file `{files[name]}`, which `{address}` names as `{name}`")
+    if ("cert" in files) != ("key" in files):
+        raise OpenError(f"`{address}` names one of `cert` and `key`; both are needed to show who we are")
+    return files

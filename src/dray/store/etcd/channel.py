@@ -3,7 +3,8 @@
 Theory of operation: each member has a channel that reconnects by itself with backoff. A question goes to the
 member in use; when that one does not answer, questions that change nothing go to the next, until patience
 ends. A write is sent once: after a broken line nobody knows whether it arrived, and a second attempt could
-meet the first one's result and call it a conflict.
+meet the first one's result and call it a conflict. A member that knows no leader refuses at once, because we
+ask it to; such a refusal is certain, and then a write may go to the next member as well.
 
 Rules for this file: grpc errors end here; what leaves is a `StoreError`.
 """
@@ -35,6 +36,8 @@ OPTIONS = (
     ("grpc.use_local_subchannel_pool", 1),
 )
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 1.0
+HANDSHAKE = "handshake failed"
+NEEDS_LEADER = (("hasleader", "true"),)
 
 
 class Tls(msgspec.Struct, frozen=True):
@@ -65,28 +68,37 @@ class Line:
             share = max(left / 2, 0.1) if len(self._channels) > 1 else max(left, 0.1)
             using = self._using
             try:
-                return await self._stub(method)(request, timeout=share)
+                return await self._call(method, request, share)
             except grpc.aio.AioRpcError as error:
-                if not _worth_another_member(error) or deadline - loop.time() <= pause:
+                # The certificates of one single member will not become better.
+                hopeless = len(self._channels) == 1 and HANDSHAKE in (error.details() or "")
+                if not _worth_another_member(error) or hopeless or deadline - loop.time() <= pause:
                     raise self.meaning(error, request) from error
             self.move_on(using)
             await asyncio.sleep(pause)
             pause = min(pause * 2, LONGEST_PAUSE)
 
     async def tell(self, method: str, request: Any) -> Any:
-        """A call that changes something: sent once, to a member that is known to be there."""
-        if not self._connected():
-            await self.ask("Status", CLASSES["StatusRequest"]())
-        try:
-            return await self._stub(method)(request, timeout=self._patience)
-        except grpc.aio.AioRpcError as error:
-            if not _worth_another_member(error):
-                raise self.meaning(error, request) from error
-            self.move_on(self._using)
-            raise OutcomeUnknown(
-                f"etcd at `{','.join(self.endpoints)}` broke off during a write: {_cause(error)};"
-                " it is unknown whether the write happened"
-            ) from error
+        """A call that changes something: sent once, to a member that is there and has a leader."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self._patience
+        pause = FIRST_PAUSE
+        while True:
+            if not self._connected():
+                await self.ask("Status", CLASSES["StatusRequest"]())
+            using = self._using
+            try:
+                return await self._call(method, request, self._patience)
+            except grpc.aio.AioRpcError as error:
+                if not _worth_another_member(error):
+                    raise self.meaning(error, request) from error
+                self.move_on(using)
+                if not _refused(error):
+                    raise self._broken_off(error) from error
+                if deadline - loop.time() <= pause:
+                    raise self.meaning(error, request) from error
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, LONGEST_PAUSE)
 
     def stream(self, method: str) -> Any:
         """A call in both directions, that ends when the member has no leader."""
@@ -96,7 +108,7 @@ class Line:
             request_serializer=CLASSES[request].SerializeToString,
             response_deserializer=CLASSES[response].FromString,
         )
-        return call(metadata=(("hasleader", "true"),))
+        return call(metadata=NEEDS_LEADER)
 
     @property
     def using(self) -> int:
@@ -124,21 +136,30 @@ class Line:
             return TooLarge(
                 f"etcd refused the transaction: {text}; raise its `--max-txn-ops` or `--max-request-bytes`"
             )
-        return Unreachable(
-            f"no answer from etcd at `{','.join(self.endpoints)}`: {_cause(error)};"
-            " check the address, and that etcd runs there"
-        )
+        advice = "check the address, and that etcd runs there"
+        if HANDSHAKE in text:
+            advice = "check the certificate that etcd shows, and `ca`, `cert` and `key` of the address"
+        return Unreachable(f"no answer from etcd at `{','.join(self.endpoints)}`: {_cause(error)}; {advice}")
 
     def _connected(self) -> bool:
         ready = grpc.ChannelConnectivity.READY
         return bool(self._channels[self._using].get_state(try_to_connect=True) == ready)
 
-    def _stub(self, method: str) -> Any:
-        _, request, response = METHODS[method]
-        return self._channels[self._using].unary_unary(
+    async def _call(self, method: str, request: Any, timeout: float) -> Any:
+        _, asks, answers = METHODS[method]
+        call = self._channels[self._using].unary_unary(
             _path(method),
-            request_serializer=CLASSES[request].SerializeToString,
-            response_deserializer=CLASSES[response].FromString,
+            request_serializer=CLASSES[asks].SerializeToString,
+            response_deserializer=CLASSES[answers].FromString,
+        )
+        # A member tells its own status also when it is alone.
+        metadata = None if method == "Status" else NEEDS_LEADER
+        return await call(request, timeout=timeout, metadata=metadata)
+
+    def _broken_off(self, error: Any) -> OutcomeUnknown:
+        return OutcomeUnknown(
+            f"etcd at `{','.join(self.endpoints)}` broke off during a write: {_cause(error)};"
+            " it is unknown whether the write happened"
         )
 
 
@@ -163,6 +184,11 @@ def _worth_another_member(error: Any) -> bool:
         grpc.StatusCode.CANCELLED,
         grpc.StatusCode.UNKNOWN,
     )
+
+
+def _refused(error: Any) -> bool:
+    """Whether the member said no before it did anything."""
+    return "no leader" in (error.details() or "")
 
 
 def _cause(error: Any) -> str:
