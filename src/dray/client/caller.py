@@ -19,9 +19,14 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from dray.client.failures import ApiError, Unreachable, failure_in
+from dray.client.access import AccessError
+from dray.client.failures import ApiError, ClientError, Unreachable, failure_in
 from dray.client.tempo import Backoff, Limiter, Tempo
 from dray.client.transport import LONGEST_CALL, Reply, Request, Stream, Transport
+from dray.errors import DecodeError
+
+TROUBLE: Final = (ClientError, AccessError, DecodeError)
+"""Whatever may keep a call from succeeding: the server, the way to it, our credentials, a useless answer."""
 
 LONGEST_PATIENCE: Final = 60.0
 """Nobody waits longer than this many seconds because a server asked for it."""

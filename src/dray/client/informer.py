@@ -23,12 +23,11 @@ from typing import Any, Generic, TypeVar, overload
 import msgspec
 
 from dray.api.kinds import Kind
-from dray.client.access import AccessError
+from dray.client.caller import TROUBLE
 from dray.client.client import PAGE, Client
 from dray.client.failures import (
     ApiError,
     BadRequest,
-    ClientError,
     Expired,
     Forbidden,
     Invalid,
@@ -41,12 +40,10 @@ from dray.client.reading import DELETED, Bookmark
 from dray.client.shelf import Listener, Seen, Shelf
 from dray.client.tempo import Backoff
 from dray.client.watch import SHORTEST_WATCH, Batch, Span, watch
-from dray.errors import DecodeError
 
 T = TypeVar("T")
 S = TypeVar("S", bound=msgspec.Struct)
 
-_TROUBLE = (ClientError, AccessError, DecodeError)
 _LIST_AGAIN = (Expired, WatchBroken, NotFound, BadRequest, ServerTimeout)
 _NO_INITIAL_EVENTS = (Invalid, BadRequest, Forbidden)
 _TOO_SHORT = 1.0
@@ -210,7 +207,7 @@ class Informer(Generic[T]):
             version = _number(listing.resource_version)
             if version < 0 or any(seen.version < 0 for seen in now.values()):
                 raise WatchBroken(f"the list of {self.kind.plural} has a `resourceVersion` that is no number")
-        except _TROUBLE as failed:
+        except TROUBLE as failed:
             await self._wait_out(failed)
             return
         self._replace(now, version)
@@ -247,7 +244,7 @@ class Informer(Generic[T]):
             while True:
                 try:
                     batch = await anext(batches, None)
-                except _TROUBLE as failed:
+                except TROUBLE as failed:
                     return failed
                 if batch is None:
                     return None

@@ -53,6 +53,8 @@ class InProcess:
             raise Unreachable(
                 f"no answer to {request.method} {request.path} in {timeout:g} seconds"
             ) from None
+        if not answer.code:
+            raise Unreachable(f"the application answered nothing to {request.method} {request.path}")
         return Reply(answer.code, answer.headers, b"".join(answer.parts))
 
     @asynccontextmanager

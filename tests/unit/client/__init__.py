@@ -1,0 +1,1 @@
+"""The client, with servers that misbehave on purpose."""
