@@ -48,15 +48,25 @@ class Doorman(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How a request ended, and how long it took."""
+
+    code: int
+    seconds: float
+    failure: Failure | None = None
+    body: bytes = b""
+
+
 class Observer(Protocol):
     """Sees every request come and go: metrics, audit, logs."""
 
-    async def arrived(self, request: Request, source: str) -> None:
-        """Called when the request is permitted and whole, before it is carried out."""
+    async def arrived(self, request: Request) -> None:
+        """Called when the request is permitted and whole, before it is carried out; may raise a `Failure`."""
         ...
 
-    async def answered(self, request: Request, code: int, failure: Failure | None, seconds: float) -> None:
-        """Called when the answer is known; for a stream when it has ended."""
+    async def answered(self, request: Request, ending: Ending) -> None:
+        """Called when the answer is known, before it is sent; for a stream when it has ended."""
         ...
 
     def broke(self, request: Request, error: Exception) -> None:
@@ -98,35 +108,37 @@ class App:
         began = self.clock.monotonic()
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
         path, query = _target(scope)
-        audit_id = headers.get("audit-id") or str(uuid.uuid4())
-        request = Request(Call(scope["method"].lower(), path), NOBODY, headers, b"", audit_id[:64])
-        failure: Failure | None = None
-        code = 500
+        audit_id, source = headers.get("audit-id", "")[:64] or str(uuid.uuid4()), _source(scope)
+        request = Request(Call(scope["method"].lower(), path), NOBODY, headers, b"", audit_id, source)
         try:
             user = self._identity(scope, headers, path)
-            request = Request(request.call, user, headers, b"", request.audit_id)
+            request = Request(request.call, user, headers, b"", audit_id, source)
             call = self.routes.call(scope["method"], path, query)
-            request = Request(call, user, headers, b"", request.audit_id)
+            request = Request(call, user, headers, b"", audit_id, source)
             user = self.doorman.permit(call, user, headers)
             async with self.turnstile.entered(call, user):
                 body = await _body(receive, headers)
-                request = Request(call, user, headers, body, request.audit_id)
-                await self.observer.arrived(request, _source(scope))
-                code = await self._carried_out(request, receive, send)
+                request = Request(call, user, headers, body, audit_id, source)
+                await self.observer.arrived(request)
+                answer = await self._answer(request)
+                if isinstance(answer.body, bytes):
+                    await self._finish(send, request, answer, began)
+                    return
+                if not await _send_stream(send, receive, answer, request):
+                    self.observer.cut(request)
         except Failure as refused:
-            failure, code = refused, refused.code
-            await self.observer.answered(request, code, failure, self.clock.monotonic() - began)
-            await _send_whole(send, _told(refused), request)
+            await self._finish(send, request, _told(refused), began, refused)
             return
-        await self.observer.answered(request, code, failure, self.clock.monotonic() - began)
+        await self.observer.answered(request, Ending(answer.code, self.clock.monotonic() - began))
 
-    async def _carried_out(self, request: Request, receive: Receive, send: Send) -> int:
-        answer = await self._answer(request)
-        if isinstance(answer.body, bytes):
-            await _send_whole(send, answer, request)
-        elif not await _send_stream(send, receive, answer, request):
-            self.observer.cut(request)
-        return answer.code
+    async def _finish(
+        self, send: Send, request: Request, answer: Answer, began: float, failure: Failure | None = None
+    ) -> None:
+        """Send a whole answer, once it is on record."""
+        assert isinstance(answer.body, bytes)
+        seconds = self.clock.monotonic() - began
+        await self.observer.answered(request, Ending(answer.code, seconds, failure, answer.body))
+        await _send_whole(send, answer, request)
 
     async def _answer(self, request: Request) -> Answer:
         try:

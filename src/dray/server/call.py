@@ -79,6 +79,8 @@ class Request:
     headers: Mapping[str, str] = field(default_factory=lambda: _NOTHING)
     body: bytes = b""
     audit_id: str = ""
+    source: str = ""
+    """The address it came from; empty when it came from inside."""
 
     @property
     def accept(self) -> str:
