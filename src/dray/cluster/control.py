@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from dray.api.gated import Gatekeeper
+from dray.clock import SystemClock
 from dray.errors import InputError
 from dray.gates import GateSet
 from dray.manifests.write import yaml_block
@@ -26,10 +27,13 @@ from dray.server.auth.files import write_private
 from dray.server.auth.kubeconfig import kubeconfig
 from dray.server.call import MASTERS
 from dray.server.httpd import Httpd, listen
+from dray.server.limits import Limits
+from dray.server.logs import Log
 from dray.store import open_store
 
 STORE_FILE: Final = "store.db"
 KEYS: Final = "keys"
+AUDIT: Final = "audit.log"
 KUBECONFIG: Final = "admin.kubeconfig"
 ADMIN: Final = "dray-admin"
 LOOPBACK: Final = "127.0.0.1"
@@ -50,6 +54,8 @@ class ServerOptions:
     tokens: Path | None = None
     anonymous: bool = False
     ledger: bool = True
+    limits: Limits = field(default_factory=Limits)
+    log: Log = field(default_factory=lambda: Log(lambda _line: True, SystemClock()))
 
 
 @dataclass(frozen=True)
@@ -76,11 +82,14 @@ async def serving(options: ServerOptions) -> AsyncIterator[Started]:
         choices = Choices(
             Gatekeeper(options.gates),
             options.directory / KEYS,
+            options.directory / AUDIT,
+            options.log,
             url,
             certificates.ca_pem.decode(),
             options.tokens,
             options.anonymous,
             options.ledger,
+            options.limits,
         )
         async with ApiServer(store, choices).running() as app:
             httpd = Httpd(app, sock, certificates.server_context())

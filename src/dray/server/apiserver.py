@@ -11,31 +11,41 @@ import uuid
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+
+from prometheus_client import CONTENT_TYPE_LATEST
 
 from dray.api.gated import Gatekeeper
 from dray.api.kinds import KINDS, Kind
 from dray.clock import Clock, SystemClock
-from dray.server.asgi import App, Peer
+from dray.server import metrics as names
+from dray.server.asgi import App, Peer, Permit
+from dray.server.audit.log import AuditLog
 from dray.server.auth.access import Access
 from dray.server.auth.accounts import AccountTokens
 from dray.server.auth.confine import confinement
 from dray.server.auth.defaults import bootstrap_documents
 from dray.server.auth.identity import Authenticator
 from dray.server.auth.impersonation import impersonated
+from dray.server.auth.rbac import refusal
 from dray.server.auth.reviews import Reviews
 from dray.server.auth.rules import asked_of
 from dray.server.auth.tokenrequest import TokenRequests
 from dray.server.auth.tokens import StaticTokens
 from dray.server.cache import Cache
-from dray.server.call import Call, Request, User
+from dray.server.call import Answer, Call, Request, User
 from dray.server.change import Rule
 from dray.server.collector import Collector
 from dray.server.discovery import Discovery
 from dray.server.errands import Errands
-from dray.server.failures import Failure
+from dray.server.gate import Gate
 from dray.server.guard import Guard
 from dray.server.houserules import ClaimNames, Namespaces
+from dray.server.limits import Limits
+from dray.server.logs import Log
+from dray.server.metrics import Metrics
+from dray.server.observing import Observing, watched
 from dray.server.patching import Patching
 from dray.server.paths import Paths
 from dray.server.reading import Reading
@@ -59,12 +69,16 @@ class Choices:
     gates: Gatekeeper
     keys: Path
     """The directory of keys and certificates."""
+    audit: Path
+    """The file of the audit log."""
+    log: Log
     address: str = ""
     ca_pem: str = ""
     tokens: Path | None = None
     anonymous: bool = False
     ledger: bool = True
     """Only tests switch the ledger off, to show what it is good for."""
+    limits: Limits = field(default_factory=Limits)
     clock: Clock = field(default_factory=SystemClock)
 
 
@@ -78,10 +92,12 @@ class Door:
     def identify(self, headers: Mapping[str, str], peer: Peer | None, path: str) -> User:
         return self._authenticator.identify(headers, peer, path)
 
-    def permit(self, call: Call, user: User, headers: Mapping[str, str]) -> User:
-        acting = impersonated(user, headers, self._access)
-        self._access.require(acting, asked_of(call))
-        return acting
+    def permit(self, call: Call, user: User, headers: Mapping[str, str]) -> Permit:
+        acting, asked = impersonated(user, headers, self._access), asked_of(call)
+        decision = self._access.decide(acting, asked)
+        if not decision.allowed:
+            raise refusal(asked, decision)
+        return Permit(acting, decision.reason)
 
 
 class ApiServer:
@@ -91,6 +107,8 @@ class ApiServer:
         self._store = store
         self._choices = choices
         self.cache = Cache(store)
+        self.metrics = Metrics()
+        self._audit = AuditLog(choices.audit, choices.clock)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[App]:
@@ -98,6 +116,7 @@ class ApiServer:
         await self.cache.fill()
         async with asyncio.TaskGroup() as tasks:
             running = [tasks.create_task(self.cache.follow())]
+            self._audit.open()
             try:
                 app, collector = self._assembled()
                 documents = [*first_documents(self._choices.ca_pem), *bootstrap_documents()]
@@ -109,6 +128,7 @@ class ApiServer:
                 self.cache.hub.close(Closed("the server is stopping"))
                 for task in running:
                     task.cancel()
+                await self._audit.close()
 
     def _assembled(self) -> tuple[App, Collector]:
         choices, cache = self._choices, self.cache
@@ -118,27 +138,40 @@ class ApiServer:
         authenticator = Authenticator(static, accounts, anonymous=choices.anonymous, clock=choices.clock)
         reviews = Reviews(access, authenticator, accounts)
         reviewing = Reviewing(cache, reviews, TokenRequests(cache, accounts))
-        registry = Registry(self._store, cache, self._rules(access))
+        registry = Registry(self._store, cache, self._rules(access), self._noted)
         service = self._service(registry, reviewing)
         served = [kind for kind in KINDS if choices.gates.serves(kind)]
         app = App(
             Routes(served),
             Door(authenticator, access),
-            Unlimited(),
-            Unobserved(),
+            self._gate(),
+            Observing(self.metrics, choices.log, self._audit),
             service.answer,
             self._paths(served).answer,
             choices.clock,
         )
         return app, Collector(cache, registry, service.removing)
 
+    def _gate(self) -> Gate:
+        refused = partial(self.metrics.count, names.REFUSED)
+        gate = Gate(self._choices.limits, self._choices.clock, refused)
+        watched(self.metrics, self.cache, gate, self._audit)
+        return gate
+
+    def _noted(self, event: str) -> None:
+        self.metrics.count(names.COMMITS if event == "commit" else names.CONFLICTS)
+
     def _rules(self, access: Access) -> list[Rule]:
-        cache = self.cache
+        cache, denied = self.cache, partial(self.metrics.count, names.LEDGER_CONFLICTS)
         return [
             Namespaces(cache),
             ClaimNames(cache),
             *confinement(cache, access),
-            Guard(cache, enforced=self._choices.ledger),
+            Guard(
+                cache,
+                enforced=self._choices.ledger,
+                on_denied=partial(self.metrics.count, names.LEDGER_CONFLICTS),
+            ),
         ]
 
     def _service(self, registry: Registry, reviewing: Reviewing) -> Service:
@@ -164,21 +197,11 @@ class ApiServer:
         return Paths(
             {"ping": lambda: None, "store": self._store_trouble},
             (lambda request: discovery.answer(request.call.path, request.accept, request.headers),),
+            {("get", "/metrics"): self._measured},
         )
+
+    async def _measured(self, request: Request) -> Answer:
+        return Answer(200, self.metrics.render(), CONTENT_TYPE_LATEST)
 
     def _store_trouble(self) -> str | None:
         return self.cache.trouble
-
-
-class Unlimited:
-    @asynccontextmanager
-    async def entered(self, call: Call, user: User) -> AsyncIterator[None]:
-        yield
-
-
-class Unobserved:
-    async def arrived(self, request: Request, source: str) -> None: ...
-    async def answered(self, request: Request, code: int, failure: Failure | None, seconds: float) -> None: ...
-    def broke(self, request: Request, error: Exception) -> None:
-        import traceback; traceback.print_exception(error)
-    def cut(self, request: Request) -> None: ...

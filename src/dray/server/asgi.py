@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, MutableMapping
 from contextlib import AbstractAsyncContextManager, aclosing
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
@@ -36,6 +36,14 @@ SEND_SECONDS: Final = 30.0
 """How long a client may take to accept a part of a stream."""
 
 
+@dataclass(frozen=True, slots=True)
+class Permit:
+    """As whom a call is made, and why it is allowed."""
+
+    user: User
+    reason: str = ""
+
+
 class Doorman(Protocol):
     """Knows who asks and what they may."""
 
@@ -43,8 +51,8 @@ class Doorman(Protocol):
         """Who asks; raises a `Failure` when they are not who they say."""
         ...
 
-    def permit(self, call: Call, user: User, headers: Headers) -> User:
-        """As whom the call is made; raises a `Failure` when it is not allowed."""
+    def permit(self, call: Call, user: User, headers: Headers) -> Permit:
+        """The permit for a call; raises a `Failure` when it is not allowed."""
         ...
 
 
@@ -106,7 +114,7 @@ class App:
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         began = self.clock.monotonic()
-        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        headers = _read_headers(scope["headers"])
         path, query = _target(scope)
         audit_id, source = headers.get("audit-id", "")[:64] or str(uuid.uuid4()), _source(scope)
         request = Request(Call(scope["method"].lower(), path), NOBODY, headers, b"", audit_id, source)
@@ -115,10 +123,10 @@ class App:
             request = Request(request.call, user, headers, b"", audit_id, source)
             call = self.routes.call(scope["method"], path, query)
             request = Request(call, user, headers, b"", audit_id, source)
-            user = self.doorman.permit(call, user, headers)
-            async with self.turnstile.entered(call, user):
+            permit = self.doorman.permit(call, user, headers)
+            async with self.turnstile.entered(call, permit.user):
                 body = await _body(receive, headers)
-                request = Request(call, user, headers, body, audit_id, source)
+                request = Request(call, permit.user, headers, body, audit_id, source, permit.reason)
                 await self.observer.arrived(request)
                 answer = await self._answer(request)
                 if isinstance(answer.body, bytes):
@@ -176,6 +184,15 @@ async def _lifespan(receive: Receive, send: Send) -> None:
 def _target(scope: Scope) -> tuple[str, str]:
     raw: bytes = scope.get("raw_path") or scope["path"].encode()
     return raw.partition(b"?")[0].decode("latin-1"), scope.get("query_string", b"").decode("latin-1")
+
+
+def _read_headers(given: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
+    """Headers by name; what came several times is joined by commas."""
+    headers: dict[str, str] = {}
+    for raw_name, raw_value in given:
+        name, value = raw_name.decode("latin-1"), raw_value.decode("latin-1")
+        headers[name] = f"{headers[name]},{value}" if name in headers else value
+    return headers
 
 
 def _source(scope: Scope) -> str:

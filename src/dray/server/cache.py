@@ -15,11 +15,11 @@ from __future__ import annotations
 import asyncio
 import bisect
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import aclosing
 from typing import Final
 
-from dray.api.kinds import Kind
+from dray.api.kinds import KINDS, Kind
 from dray.server.held import ROOT, Held, key, kind_prefix, prefix
 from dray.store import Batch, Entry, Store
 from dray.store.errors import Compacted, FutureRevision
@@ -116,10 +116,12 @@ class Cache:
         """Everything as it is now, with the revision; the copy stays as it is."""
         return self.revision, {**self._objects, **self._rows}
 
-    def count(self, kind: Kind) -> int:
-        """How many objects of a kind there are."""
-        keys = self._keys.get(kind_prefix(kind))
-        return 0 if keys is None else len(keys.known)
+    def counts(self) -> Iterator[tuple[Kind, int]]:
+        """How many objects of each kind there are."""
+        for kind in KINDS:
+            keys = self._keys.get(kind_prefix(kind)) if kind.kept_as is None else None
+            if keys is not None:
+                yield kind, len(keys.known)
 
     def listen(self, kind: Kind, listener: Listener) -> None:
         """Call `listener` for every object of the kind there is, and for every change from now on."""

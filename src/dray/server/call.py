@@ -81,6 +81,8 @@ class Request:
     audit_id: str = ""
     source: str = ""
     """The address it came from; empty when it came from inside."""
+    decision: str = ""
+    """Why it is allowed."""
 
     @property
     def accept(self) -> str:

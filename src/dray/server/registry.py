@@ -96,7 +96,6 @@ class Registry:
                 outcome = await self._commit(change, place)
                 if isinstance(outcome, Written):
                     return outcome
-                self._noted("conflict")
                 await self.cache.reached(outcome.revision)
         raise conflict(kind, name, "too many others write at the same time; try again")
 
@@ -133,7 +132,7 @@ class Registry:
             raise unavailable(why) from None
         except StoreError as broken:
             raise unavailable(f"the store cannot write now: {broken}") from None
-        self._noted("commit" if isinstance(outcome, Committed) else "lost")
+        self._noted("commit" if isinstance(outcome, Committed) else "conflict")
         return outcome
 
     async def _caught_up(self) -> None:
