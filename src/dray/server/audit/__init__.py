@@ -9,14 +9,13 @@ from __future__ import annotations
 from dray.server.audit.chain import Finding, Verdict
 from dray.server.audit.log import AuditLog, AuditSettings, WhenStuck
 from dray.server.audit.reading import files_of, verify
-from dray.server.audit.record import Outcome, Pending
+from dray.server.audit.record import Outcome
 
 __all__ = [
     "AuditLog",
     "AuditSettings",
     "Finding",
     "Outcome",
-    "Pending",
     "Verdict",
     "WhenStuck",
     "files_of",

@@ -20,16 +20,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
 from dray.clock import Clock
 from dray.server.audit.file import ChainFile
-from dray.server.audit.record import DENIALS, Line, Outcome, Pending, complete, received, when
+from dray.server.audit.record import DENIALS, Line, Outcome, complete, is_write, received, when
 from dray.server.call import Request
 from dray.server.failures import Failure, unavailable
 
@@ -58,9 +58,8 @@ class AuditSettings:
     sync_seconds: float = 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class _Item:
-    make: Callable[[], Line]
+class _Item(NamedTuple):
+    line: bytes
     waiting: asyncio.Future[None] | None
     ahead: bool = False
     """Written before something is done; when it cannot be written, nothing is done."""
@@ -105,26 +104,23 @@ class AuditLog:
         """The hash of the newest line; kept elsewhere, it proves later that nothing was cut off."""
         return self._file.head
 
-    def begin(self, request: Request, source: str) -> Pending:
-        """Remember who asked for what, and when; nothing is written yet."""
-        return Pending(request, source, self._clock.now(), self._clock.monotonic())
-
-    async def ahead(self, pending: Pending) -> None:
+    async def ahead(self, request: Request) -> None:
         """Await this before a write is carried out; a `Failure` when it would go unaudited."""
-        if pending.write and self._room():
+        if is_write(request.call) and self._room():
             waiting = self._loop.create_future()
-            self._put(_Item(lambda: received(pending), waiting, ahead=True))
+            line = received(request, self._clock.now())
+            self._put(_Item(_ENCODER.encode(line), waiting, ahead=True))
             await waiting
 
-    async def complete(self, pending: Pending, outcome: Outcome) -> None:
+    async def complete(self, request: Request, outcome: Outcome) -> None:
         """Await this before a request is answered; writes and denials are noted."""
-        write = pending.write
+        write = is_write(request.call)
         if not write and (outcome.code not in DENIALS or not self._may_note()):
             return
-        now, seconds = self._clock.now(), self._clock.monotonic() - pending.begun
+        line = complete(request, outcome, self._clock.now())
         # Only an answer that tells of a change waits: a denial changes nothing.
         waiting = self._loop.create_future() if write and outcome.code < 400 else None
-        self._put(_Item(lambda: complete(pending, outcome, now, seconds), waiting))
+        self._put(_Item(_ENCODER.encode(line), waiting))
         if waiting is not None:
             await waiting
 
@@ -142,8 +138,8 @@ class AuditLog:
         self.dropped += 1
         return False
 
-    def _event(self, event: str) -> Callable[[], Line]:
-        return lambda: Line(event, when(self._clock.now()))
+    def _event(self, event: str) -> bytes:
+        return _ENCODER.encode(Line(event, when(self._clock.now())))
 
     def _put(self, item: _Item) -> None:
         """Queue a line until the end of this turn of the event loop."""
@@ -163,11 +159,11 @@ class AuditLog:
         else:
             self._settle(items, told, self._append(items, notes))
 
-    def _append(self, items: list[_Item], notes: list[Line]) -> str:
+    def _append(self, items: list[_Item], notes: list[bytes]) -> str:
         """Write lines; why that did not work, if it did not. Runs in the event loop or in a thread."""
         begun = self._clock.monotonic()
         try:
-            self._file.append([_ENCODER.encode(line) for line in (*(item.make() for item in items), *notes)])
+            self._file.append([*(item.line for item in items), *notes])
         except OSError as refused:
             return refused.strerror or str(refused)
         finally:
@@ -194,11 +190,11 @@ class AuditLog:
             if self._items:
                 self._loop.call_soon(self._flush)
             return
-        kept = [_Item(item.make, None) for item in items if not (refuse and item.ahead)]
+        kept = [_Item(item.line, None) for item in items if not (refuse and item.ahead)]
         self._items = kept + self._items
         self._loop.call_later(RETRY_SECONDS, self._flush)
 
-    def _notes(self) -> list[Line]:
+    def _notes(self) -> list[bytes]:
         """What the log has to say about itself."""
         lines: list[Line] = []
         if self.dropped > self._told:
@@ -207,7 +203,7 @@ class AuditLog:
         if self.trouble:
             note = f"could not be written: {self.trouble}"
             lines.append(Line("resumed", when(self._clock.now()), note=note))
-        return lines
+        return [_ENCODER.encode(line) for line in lines]
 
     async def _sync(self) -> None:
         """Bring what was written to the disk, every now and then."""

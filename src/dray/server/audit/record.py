@@ -25,24 +25,11 @@ REVIEWS = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Pending:
-    """A request on its way."""
-
-    request: Request
-    source: str
-    time: datetime
-    begun: float
-
-    @property
-    def write(self) -> bool:
-        return is_write(self.request.call)
-
-
-@dataclass(frozen=True, slots=True)
 class Outcome:
     """How a request ended: the code, the reason of its `Status`, and why it was allowed or denied."""
 
     code: int
+    seconds: float = 0.0
     reason: str = ""
     decision: str = ""
     name: str = ""
@@ -91,31 +78,30 @@ def when(moment: datetime) -> str:
     return moment.isoformat(timespec="microseconds").removesuffix("+00:00") + "Z"
 
 
-def received(pending: Pending) -> Line:
+def received(request: Request, now: datetime) -> Line:
     """The line that is written before a change is carried out."""
-    request = pending.request
     return Line(
         event="received",
-        time=when(pending.time),
-        id=request.audit_id,
+        time=when(now),
+        id=plain(request.audit_id),
         user=plain(request.user.name),
-        source=pending.source,
+        source=request.source,
         verb=request.call.verb,
         path=plain(request.call.path),
     )
 
 
-def complete(pending: Pending, outcome: Outcome, now: datetime, seconds: float) -> Line:
+def complete(request: Request, outcome: Outcome, now: datetime) -> Line:
     """The line that is written before an answer is given."""
-    request, call = pending.request, pending.request.call
+    call = request.call
     secret = holds_secrets(call)
     return Line(
         event="complete",
         time=when(now),
-        id=request.audit_id,
+        id=plain(request.audit_id),
         user=plain(request.user.name),
         groups=tuple(map(plain, request.user.groups)),
-        source=pending.source,
+        source=request.source,
         agent=plain(request.headers.get("user-agent", "")),
         verb=call.verb,
         path=plain(call.path),
@@ -129,7 +115,7 @@ def complete(pending: Pending, outcome: Outcome, now: datetime, seconds: float) 
         code=outcome.code,
         reason=plain(outcome.reason),
         decision=plain(outcome.decision),
-        milliseconds=round(seconds * 1000, 3),
+        milliseconds=round(outcome.seconds * 1000, 3),
         request=NO_HASH if secret else hash_of(request.body),
         response=NO_HASH if secret else hash_of(outcome.body),
     )

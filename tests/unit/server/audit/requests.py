@@ -5,6 +5,7 @@ from __future__ import annotations
 from dray.api.kinds import kind_named
 from dray.server.call import Call, Request, User
 
+SOURCE = "127.0.0.1"
 CLAIM = kind_named("resource.k8s.io", "ResourceClaim")
 
 
@@ -25,4 +26,4 @@ def request(
     )
     user = User("jane", ("dev", "system:authenticated"))
     headers = {"user-agent": "kubectl/v1.34", "authorization": "Bearer s3cr3t-t0ken"}
-    return Request(call, user, headers, more.pop("body", b"{}"), more.pop("audit_id", "a-1"))
+    return Request(call, user, headers, more.pop("body", b"{}"), more.pop("audit_id", "a-1"), SOURCE)

@@ -14,9 +14,7 @@ from dray.clock import ManualClock
 from dray.server.audit import AuditLog, AuditSettings, Outcome, WhenStuck, files_of, verify
 from dray.server.audit.file import ChainFile
 from dray.server.failures import Failure
-from tests.unit.server.audit.requests import request
-
-SOURCE = "127.0.0.1:4711"
+from tests.unit.server.audit.requests import SOURCE, request
 
 
 def lines(path: Path) -> list[dict]:
@@ -24,9 +22,8 @@ def lines(path: Path) -> list[dict]:
 
 
 async def carried_out(log: AuditLog, asked, outcome=None) -> None:
-    pending = log.begin(asked, SOURCE)
-    await log.ahead(pending)
-    await log.complete(pending, outcome or Outcome(201, decision="role `edit`", body=b'{"a":1}'))
+    await log.ahead(asked)
+    await log.complete(asked, outcome or Outcome(201, decision="role `edit`", body=b'{"a":1}'))
 
 
 def run(path: Path, work, settings=None) -> None:
@@ -78,7 +75,7 @@ def test_the_line_is_in_the_file_when_the_write_may_be_carried_out(tmp_path):
     path = tmp_path / "audit.log"
 
     async def work(log):
-        await log.ahead(log.begin(request(), SOURCE))
+        await log.ahead(request())
         assert lines(path)[-1]["event"] == "received"
 
     run(path, work)
@@ -89,8 +86,10 @@ def test_reads_leave_no_line_and_denied_ones_do(tmp_path):
 
     async def work(log):
         await carried_out(log, request("list"), Outcome(200))
-        await carried_out(log, request("get", audit_id="a-2"), Outcome(403, "Forbidden", "no role allows it"))
-        await carried_out(log, request("get", audit_id="a-3"), Outcome(404, "NotFound"))
+        await carried_out(
+            log, request("get", audit_id="a-2"), Outcome(403, 0.1, "Forbidden", "no role allows it")
+        )
+        await carried_out(log, request("get", audit_id="a-3"), Outcome(404, 0.1, "NotFound"))
 
     run(path, work)
     told = [line for line in lines(path) if line["event"] == "complete"]
@@ -126,7 +125,10 @@ def test_no_credential_and_no_body_ever_stands_in_it(tmp_path):
     asked = request(
         body=b"TOPSECRET", name=token, query={"labelSelector": f"a={token}", "token": "hush-hush"}
     )
-    run(path, lambda log: carried_out(log, asked, Outcome(200, "", f"Bearer {token}", body=b"ALSOSECRET")))
+    run(
+        path,
+        lambda log: carried_out(log, asked, Outcome(200, 0.1, "", f"Bearer {token}", body=b"ALSOSECRET")),
+    )
     text = path.read_text()
     for secret in ("s3cr3t-t0ken", "TOPSECRET", "ALSOSECRET", "hush-hush", token):
         assert secret not in text
@@ -223,10 +225,9 @@ def test_a_change_that_was_carried_out_is_noted_when_the_disk_has_room_again(tmp
     path, disk = tmp_path / "audit.log", Disk(monkeypatch)
 
     async def work(log):
-        pending = log.begin(request(), SOURCE)
-        await log.ahead(pending)
+        await log.ahead(request())
         disk.full = True
-        await log.complete(pending, Outcome(201))
+        await log.complete(request(), Outcome(201))
         disk.full = False
         await until(lambda: not log.trouble)
 
