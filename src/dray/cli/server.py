@@ -55,6 +55,20 @@ DATA_DIR = "dray-data"
     help="Static tokens: lines of `token,user,uid,groups`.",
 )
 @click.option("--anonymous", is_flag=True, help="Let requests without credentials in, as `system:anonymous`.")
+@click.option(
+    "--log-level",
+    type=click.Choice(["debug", "info", "warning", "error"]),
+    default="info",
+    show_default=True,
+    help="How much is told; `debug` has a line for every request.",
+)
+@click.option(
+    "--log-format",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="Lines for people or for machines.",
+)
 @gates_option
 @click.pass_context
 def command(context: click.Context, /, **chosen: Any) -> int:
@@ -65,10 +79,14 @@ def command(context: click.Context, /, **chosen: Any) -> int:
     """
     if context.invoked_subcommand is not None:
         return 0
+    from dray.clock import SystemClock
     from dray.cluster.control import ServerOptions, serve
+    from dray.server.logs import Level, Log, adopt, to_descriptor
 
-    directory = chosen.pop("data_dir")
-    run(serve(ServerOptions(directory, **chosen), _tell))
+    directory, level, form = chosen.pop("data_dir"), chosen.pop("log_level"), chosen.pop("log_format")
+    log = Log(to_descriptor(2), SystemClock(), level=Level[level.upper()], json=form == "json")
+    adopt(log, "uvicorn", "uvicorn.error", "asyncio")
+    run(serve(ServerOptions(directory, log=log, **chosen), _tell))
     click.echo("stopped", err=True)
     return 0
 

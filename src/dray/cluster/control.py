@@ -91,8 +91,9 @@ async def serving(options: ServerOptions) -> AsyncIterator[Started]:
             options.ledger,
             options.limits,
         )
-        async with ApiServer(store, choices).running() as app:
-            httpd = Httpd(app, sock, certificates.server_context())
+        server = ApiServer(store, choices)
+        async with server.running() as app:
+            httpd = Httpd(app, sock, certificates.server_context(), options.limits, server.refused)
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(httpd.run_until_stopped())
                 try:

@@ -153,10 +153,13 @@ class ApiServer:
         return app, Collector(cache, registry, service.removing)
 
     def _gate(self) -> Gate:
-        refused = partial(self.metrics.count, names.REFUSED)
-        gate = Gate(self._choices.limits, self._choices.clock, refused)
+        gate = Gate(self._choices.limits, self._choices.clock, self.refused)
         watched(self.metrics, self.cache, gate, self._audit)
         return gate
+
+    def refused(self, limit: str) -> None:
+        """Count a request or connection beyond a limit."""
+        self.metrics.count(names.REFUSED, limit)
 
     def _noted(self, event: str) -> None:
         self.metrics.count(names.COMMITS if event == "commit" else names.CONFLICTS)
@@ -167,11 +170,7 @@ class ApiServer:
             Namespaces(cache),
             ClaimNames(cache),
             *confinement(cache, access),
-            Guard(
-                cache,
-                enforced=self._choices.ledger,
-                on_denied=partial(self.metrics.count, names.LEDGER_CONFLICTS),
-            ),
+            Guard(cache, enforced=self._choices.ledger, on_denied=denied),
         ]
 
     def _service(self, registry: Registry, reviewing: Reviewing) -> Service:

@@ -14,13 +14,13 @@ from collections.abc import Callable, Generator
 from typing import Any, Final
 
 import uvicorn
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from dray.errors import InputError
+from dray.server.connection import Connection, Refused, bounded
+from dray.server.limits import Limits
 
 BACKLOG: Final = 2048
 GRACE_SECONDS: Final = 3
-HEADER_BYTES: Final = 64 * 1024
 IDLE_SECONDS: Final = 120
 
 
@@ -28,8 +28,8 @@ class ListenError(InputError):
     """The address cannot be listened on; says why and what to do."""
 
 
-class _Protocol(HttpToolsProtocol):
-    """HTTP as uvicorn speaks it, with the client's certificate in the scope."""
+class _Certified(Connection):
+    """A connection that tells the certificate its client showed."""
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
@@ -66,10 +66,17 @@ def _why(host: str, port: int, refused: Exception) -> str:
 class Httpd(uvicorn.Server):
     """Serves an application until told to stop."""
 
-    def __init__(self, app: Callable[..., Any], sock: socket.socket, tls: ssl.SSLContext | None) -> None:
+    def __init__(
+        self,
+        app: Callable[..., Any],
+        sock: socket.socket,
+        tls: ssl.SSLContext | None,
+        limits: Limits,
+        refused: Refused,
+    ) -> None:
         config = uvicorn.Config(
             app,
-            http=_Protocol,
+            http=bounded(_Certified, limits, refused),
             ws="none",
             lifespan="off",
             interface="asgi3",
@@ -81,7 +88,6 @@ class Httpd(uvicorn.Server):
             backlog=BACKLOG,
             timeout_keep_alive=IDLE_SECONDS,
             timeout_graceful_shutdown=GRACE_SECONDS,
-            h11_max_incomplete_event_size=HEADER_BYTES,
         )
         config.load()
         config.ssl = tls

@@ -1,4 +1,4 @@
-"""What is told about requests: the audit log before anything happens, numbers for Prometheus, lines for people."""
+"""What is told about requests: audited before anything happens, counted, and logged for people."""
 
 from __future__ import annotations
 
