@@ -1,0 +1,158 @@
+"""Laws of ownership: apply twice is once, separate hands keep apart, nobody owns what is not there."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dray.api.kinds import KINDS
+from dray.server.patch.comparing import compare, fields_of
+from dray.server.patch.errors import ApplyConflict
+from dray.server.patch.fieldset import FieldSet
+from dray.server.patch.managed import applied, updated
+from dray.server.patch.structure import structure_of
+from tests.property.strategies.patches import pods
+
+(POD,) = (kind for kind in KINDS if (kind.group, kind.name) == ("", "Pod"))
+STRUCTURE = structure_of(POD)
+NOON, LATER = "2026-01-01T12:00:00Z", "2026-01-01T13:00:00Z"
+
+
+fewer = settings(max_examples=40)
+
+
+def with_entries(document, entries):
+    return {**document, "metadata": {**document["metadata"], "managedFields": entries}}
+
+
+def bare(document):
+    metadata = {name: value for name, value in document["metadata"].items() if name != "managedFields"}
+    return {**document, "metadata": metadata}
+
+
+def applying(live, configuration, manager, *, force=True, now=NOON):
+    before = copy.deepcopy((live, configuration))
+    outcome = applied(POD, live, configuration, manager=manager, force=force, now=now)
+    assert (live, configuration) == before
+    return with_entries(outcome.document, outcome.managed_fields)
+
+
+def updating(live, new, manager):
+    before = copy.deepcopy((live, new))
+    entries = updated(POD, live, new, manager=manager, now=NOON)
+    assert (live, new) == before
+    return with_entries(new, entries)
+
+
+def owned(document) -> dict[str, FieldSet]:
+    entries = document["metadata"]["managedFields"]
+    return {f"{one['operation']} {one['manager']}": FieldSet.parse(one["fieldsV1"]) for one in entries}
+
+
+def unordered(value: Any) -> Any:
+    """A document in which the order of list items does not count, nor whether a container is empty."""
+    if isinstance(value, dict):
+        rest = {name: unordered(item) for name, item in value.items()}
+        return {name: item for name, item in rest.items() if item not in ({}, [])}
+    if isinstance(value, list):
+        return sorted(map(unordered, value), key=repr)
+    return value
+
+
+writes = st.lists(
+    st.tuples(st.sampled_from(["apply", "update"]), st.sampled_from(["me", "you", "she"]), pods()),
+    min_size=1,
+    max_size=5,
+)
+
+
+def history(steps):
+    live = None
+    for operation, manager, document in steps:
+        live = (
+            applying(live, document, manager) if operation == "apply" else updating(live, document, manager)
+        )
+    return live
+
+
+@fewer
+@given(writes, pods())
+def test_applying_twice_is_applying_once(steps, configuration):
+    once = applying(history(steps), configuration, "me")
+    assert applying(once, configuration, "me", force=False, now=LATER) == once
+
+
+@fewer
+@given(pods("abc"), pods("xyz"))
+def test_separate_hands_may_come_in_any_order(mine, yours):
+    one = applying(applying(None, mine, "me"), yours, "you", force=False)
+    other = applying(applying(None, yours, "you"), mine, "me", force=False)
+    assert unordered(bare(one)) == unordered(bare(other))
+    assert owned(one) == owned(other)
+
+
+@fewer
+@given(pods("abc"), pods("xyz"))
+def test_who_gives_everything_up_leaves_the_rest_as_it_was(mine, yours):
+    alone = applying(None, mine, "me")
+    both = applying(alone, yours, "you", force=False)
+    nothing = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}}
+    left = applying(both, nothing, "you", force=False)
+    assert unordered(bare(left)) == unordered(bare(alone))
+    assert owned(left) == owned(alone)
+
+
+@fewer
+@given(writes)
+def test_nobody_owns_what_is_not_there(steps):
+    live = history(steps)
+    there = FieldSet(compare(STRUCTURE, {}, bare(live)).changed).union(
+        FieldSet(fields_of(STRUCTURE, bare(live)))
+    )
+    always = FieldSet.parse({"f:spec": {".": {}, "f:containers": {}}})
+    for who, fields in owned(live).items():
+        assert there.union(always).contains(fields), who
+
+
+@fewer
+@given(writes, pods())
+def test_after_an_apply_the_object_says_what_was_applied(steps, configuration):
+    live = applying(history(steps), configuration, "me")
+    changed, _ = compare(STRUCTURE, bare(live), configuration)
+    assert changed == {}
+    assert (
+        owned(live)
+        .get("Apply me", FieldSet({}))
+        .contains(FieldSet(fields_of(STRUCTURE, {"spec": configuration["spec"]})))
+    )
+
+
+@fewer
+@given(writes, pods())
+def test_an_apply_without_force_fails_or_does_the_same(steps, configuration):
+    live = history(steps)
+    forced = applying(live, configuration, "me")
+    before, after = owned(live), owned(forced)
+    changed, _ = compare(STRUCTURE, bare(live), bare(forced))
+    taken = any(fields.intersection(FieldSet(changed)) for who, fields in before.items() if who != "Apply me")
+    if taken:
+        with pytest.raises(ApplyConflict):
+            applying(live, configuration, "me", force=False)
+        assert before != after
+    else:
+        assert applying(live, configuration, "me", force=False) == forced
+
+
+@fewer
+@given(writes, pods())
+def test_whoever_updates_owns_exactly_what_changed(steps, document):
+    live = history(steps)
+    changed, _ = compare(STRUCTURE, bare(live), document)
+    after = owned(updating(live, document, "they"))
+    mine = after.pop("Update they", FieldSet({}))
+    assert mine == FieldSet(changed)
+    assert not any(mine.intersection(fields) for fields in after.values())
