@@ -46,7 +46,7 @@ async def in_a_process(folder: Path, size: tuple[int, int], seed: int, fault: st
     for number in range(size[0]):
         path = folder / f"{number}.db"
         async with hosted(path, fault) as store:
-            disturbing = asyncio.create_task(store.disturb(chance, pace=0.5))
+            disturbing = asyncio.create_task(store.disturb(chance, pace=0.25))
             try:
                 history = await clients.traffic([store], size[1], seed + number)
             finally:
