@@ -1,0 +1,149 @@
+"""The fields of the classic kinds, of what is read of core objects, and of our own kinds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from dray.api.classic.resourceclaim import (
+    ClassicClaim,
+    ClassicClaimSpec,
+    ClassicClaimStatus,
+    DriverSchedulingStatus,
+    SchedulerSchedulingStatus,
+    SchedulingStatus,
+)
+from dray.api.classic.resourceclass import ResourceClass
+from dray.api.core.cluster import (
+    Event,
+    LeaseSpec,
+    NodeSpec,
+    NodeStatus,
+    QuotaSpec,
+    QuotaStatus,
+)
+from dray.api.core.pod import (
+    Container,
+    ContainerClaim,
+    ContainerResources,
+    InlineTemplate,
+    PodResourceClaim,
+    PodResourceClaimStatus,
+    PodSpec,
+    PodStatus,
+)
+from dray.api.preparation import Preparation, PreparationSpec, PreparedClaim
+
+CLASSIC: Mapping[type, Mapping[str, str]] = MappingProxyType(
+    {
+        ResourceClass: {
+            "driverName": "The driver whose controller allocates claims of this class. Required.",
+            "parameters": "What the administrator wants the driver to know; any JSON object.",
+        },
+        ClassicClaim: {
+            "spec": "Which class, with which parameters. It never changes.",
+            "status": "How far the negotiation between scheduler and driver has come.",
+        },
+        ClassicClaimSpec: {
+            "resourceClassName": "The ResourceClass that names the driver. Required.",
+            "parameters": "What the driver should know about this claim; any JSON object.",
+            "allocationMode": "`Delayed` waits until a pod needs the claim, `Immediate` allocates at once. "
+            "Delayed when nothing is said.",
+        },
+        ClassicClaimStatus: {
+            "phase": "`Pending`, `Allocated`, or `Reallocate` when the driver should take it back and "
+            "start anew.",
+            "driverName": "The driver that allocated, so that it is known when the class is gone.",
+            "scheduling": "What scheduler and driver tell each other while they look for a node.",
+            "attributes": "What the driver tells its node plugin.",
+            "availableOnNodes": "The nodes where the resource can be used; every node when absent.",
+            "userLimit": "How many may use the resource at the same time; without end when absent.",
+            "reservedFor": "Who may use the resource now.",
+        },
+        SchedulingStatus: {
+            "scheduler": "What the scheduler offers.",
+            "driver": "What the driver answers.",
+        },
+        SchedulerSchedulingStatus: {
+            "selectedNode": "The node for which the driver should allocate.",
+            "potentialNodes": "Nodes the scheduler considers; the driver says which of them will not do.",
+        },
+        DriverSchedulingStatus: {
+            "unsuitableNodes": "Nodes where the resource cannot be provided.",
+            "availableOnNodes": "The nodes where the resource can be provided.",
+        },
+    }
+)
+
+CORE: Mapping[type, Mapping[str, str]] = MappingProxyType(
+    {
+        PodSpec: {
+            "containers": "The containers that run.",
+            "initContainers": "Containers that run before the others, or beside them with the restart policy "
+            "`Always`.",
+            "ephemeralContainers": "Containers added to a running pod to look into it.",
+            "resourceClaims": "The claims of the pod; containers refer to them by name.",
+            "nodeName": "The node the pod is bound to; empty until a scheduler has chosen one.",
+            "schedulerName": "The scheduler that places the pod.",
+            "priority": "Pods of a higher priority are placed first and may displace others.",
+        },
+        Container: {
+            "name": "The name of the container, unique in the pod.",
+            "restartPolicy": "`Always` makes an init container run beside the others.",
+            "resources": "What the container needs.",
+        },
+        ContainerResources: {
+            "requests": "What is set aside for the container.",
+            "limits": "What the container may use at most.",
+            "claims": "Claims of the pod that the container uses.",
+        },
+        ContainerClaim: {
+            "name": "The name of a claim in `spec.resourceClaims` of the pod.",
+            "request": "One request of the claim; all of them when empty.",
+        },
+        PodResourceClaim: {
+            "name": "The name by which containers refer to the claim.",
+            "resourceClaimName": "A claim that exists, in the namespace of the pod.",
+            "resourceClaimTemplateName": "A template from which a claim is made for this pod; it goes when "
+            "the pod goes.",
+            "template": "A classic template inside the pod.",
+        },
+        InlineTemplate: {
+            "metadata": "Labels and annotations of the claim that is made.",
+            "spec": "The spec of the claim that is made.",
+        },
+        PodStatus: {
+            "phase": "`Pending`, `Running`, `Succeeded`, `Failed` or `Unknown`.",
+            "resourceClaimStatuses": "Which claims were made for the pod.",
+        },
+        PodResourceClaimStatus: {
+            "name": "The name of the entry in `spec.resourceClaims`.",
+            "resourceClaimName": "The claim that was made for it; none was needed when absent.",
+        },
+        NodeSpec: {"unschedulable": "No new pods are placed on the node."},
+        NodeStatus: {"allocatable": "What the node can give to pods."},
+        Event: {
+            "type": "`Normal` or `Warning`.",
+            "reason": "What happened, in one word.",
+        },
+        QuotaSpec: {"hard": "The limits, by what they limit."},
+        QuotaStatus: {"hard": "The limits in force.", "used": "What is used of each."},
+        LeaseSpec: {
+            "holderIdentity": "Who has it.",
+            "leaseDurationSeconds": "How long others wait after the last renewal before they take it.",
+            "acquireTime": "When the holder took it.",
+            "renewTime": "When the holder said last that it is alive.",
+            "leaseTransitions": "How often it changed hands.",
+        },
+        Preparation: {"spec": "Which node has the devices of which claim in its hands. It never changes."},
+        PreparationSpec: {
+            "nodeName": "The node.",
+            "claim": "The claim whose devices the node has prepared, or is about to.",
+        },
+        PreparedClaim: {
+            "namespace": "The namespace of the claim.",
+            "name": "The name of the claim.",
+            "uid": "The uid of the claim, which is what counts.",
+        },
+    }
+)

@@ -1,0 +1,125 @@
+"""The fields of slices and of the devices in them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from dray.api.resource import (
+    CapacityRequestPolicy,
+    CapacityRequestPolicyRange,
+    Counter,
+    CounterSet,
+    Device,
+    DeviceAttribute,
+    DeviceCapacity,
+    DeviceCounterConsumption,
+    DeviceTaint,
+    ListAttribute,
+    ResourcePool,
+    ResourceSlice,
+    ResourceSliceSpec,
+)
+
+_ONE_OF = "Exactly one of `nodeName`, `nodeSelector`, `allNodes` and `perDeviceNodeSelection` must be set."
+_ONE_EACH = "Only with `perDeviceNodeSelection`; exactly one of the three must then be set."
+
+SLICES: Mapping[type, Mapping[str, str]] = MappingProxyType(
+    {
+        ResourceSlice: {
+            "spec": "The devices or counters on this page of the pool, as their driver publishes them.",
+        },
+        ResourceSliceSpec: {
+            "driver": "The name of the driver that publishes the slice, a DNS subdomain. It never changes, "
+            "and slices can be listed by it.",
+            "pool": "The pool this slice is a page of.",
+            "nodeName": f"The one node that reaches the devices. It never changes. {_ONE_OF}",
+            "nodeSelector": f"The nodes that reach the devices, in exactly one term. {_ONE_OF}",
+            "allNodes": f"Every node reaches the devices. {_ONE_OF}",
+            "devices": "Devices of the pool. At most 128, or 64 when one of them has taints, draws from "
+            "counters or has attributes that are lists. Not together with `sharedCounters`.",
+            "perDeviceNodeSelection": f"Each device says for itself which nodes reach it. {_ONE_OF}",
+            "sharedCounters": "Budgets that devices of the pool draw from. At most 8. Not together with "
+            "`devices`.",
+            "priority": "Within the pool, slices of a higher priority are tried first; zero where it is "
+            "absent.",
+        },
+        ResourcePool: {
+            "name": "The name of the pool, often that of the node. One or more DNS subdomains with slashes "
+            "between them. It never changes.",
+            "generation": "Counts up whenever the driver changes the pool. Only slices of the highest "
+            "generation count.",
+            "resourceSliceCount": "How many slices of this generation the pool has; until all are there "
+            "the pool is incomplete and is not used.",
+            "priority": "Pools of a higher priority are tried first; zero where it is absent.",
+        },
+        Device: {
+            "name": "A DNS label that is unique in the pool. Required.",
+            "attributes": "Facts about the device, by name; a name without a domain belongs to the "
+            "driver's own. At most 32 together with the capacities.",
+            "capacity": "Amounts the device has, by name. At most 32 together with the attributes.",
+            "consumesCounters": "What the device draws from the counter sets of its pool while somebody "
+            "has it. At most 2 sets.",
+            "nodeName": f"The one node that reaches the device. {_ONE_EACH}",
+            "nodeSelector": f"The nodes that reach the device, in exactly one term. {_ONE_EACH}",
+            "allNodes": f"Every node reaches the device. {_ONE_EACH}",
+            "taints": "Reasons not to use the device. At most 16.",
+            "bindsToNode": "An allocation with this device is bound to the node it was made for.",
+            "bindingConditions": "Conditions that must be reported as true before a pod with this device "
+            "is bound to its node. At most 4.",
+            "bindingFailureConditions": "Conditions that, once true, mean that the device cannot be made "
+            "ready. At most 4.",
+            "allowMultipleAllocations": "Several claims may share the device; each takes a part of its "
+            "capacities.",
+        },
+        DeviceAttribute: {
+            "int": "A number.",
+            "bool": "True or false.",
+            "string": "A text of at most 64 characters.",
+            "version": "A version by semver 2.0.0, at most 64 characters.",
+            "ints": "Several numbers.",
+            "bools": "Several values of true or false.",
+            "strings": "Several texts.",
+            "versions": "Several versions.",
+            "list": "Several values of one type, in the spelling of KEP-5491.",
+        },
+        ListAttribute: {
+            "int": "Numbers.",
+            "bool": "Values of true or false.",
+            "string": "Texts of at most 64 characters each.",
+            "version": "Versions by semver 2.0.0.",
+        },
+        DeviceCapacity: {
+            "value": "How much the device has. Required.",
+            "requestPolicy": "How much one share may take. Only for devices that several may share; "
+            "without it a share may take any amount, and takes all when it asks for none.",
+        },
+        CapacityRequestPolicy: {
+            "default": "What a share takes that asks for nothing.",
+            "validValues": "The amounts a share may take, in ascending order; what is asked is rounded up "
+            "to the next. At most 10. Not together with `validRange`.",
+            "validRange": "The range of amounts a share may take. Not together with `validValues`.",
+        },
+        CapacityRequestPolicyRange: {
+            "min": "The least a share takes; less is rounded up to it. Required.",
+            "max": "The most a share may take.",
+            "step": "Shares take `min` plus a multiple of this; what is asked is rounded up.",
+        },
+        DeviceCounterConsumption: {
+            "counterSet": "The counter set of the pool that is drawn from. Required.",
+            "counters": "How much of each counter is drawn, by name. At most 32. Required.",
+        },
+        CounterSet: {
+            "name": "A DNS label that is unique in the pool. Required.",
+            "counters": "The counters of the budget, by name. At most 32. Required.",
+        },
+        Counter: {"value": "How much there is, or how much is drawn. Required."},
+        DeviceTaint: {
+            "key": "What the taint is called, like the key of a label. Required.",
+            "value": "More about it, like the value of a label.",
+            "effect": "`NoSchedule` keeps new claims away, `NoExecute` also ends pods that use the device, "
+            "`None` only informs. Required.",
+            "timeAdded": "Since when; filled in where it is missing.",
+        },
+    }
+)
