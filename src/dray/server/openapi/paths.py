@@ -1,0 +1,200 @@
+"""The paths of a group and version, and the operations on each, from the rows of discovery.
+
+Theory of operation: every verb of a resource is an operation on the path of the collection or of one object.
+Tools look for few things in them: the action, the kind, and which query parameters an operation takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
+
+from dray.server.media import JSON, YAML
+from dray.server.openapi.names import META, reference
+from dray.server.resources import Resource
+
+Paths = dict[str, dict[str, Any]]
+
+
+def _query(name: str, description: str, type_: str = "string") -> dict[str, Any]:
+    return {
+        "name": name,
+        "in": "query",
+        "description": description,
+        "schema": {"type": type_, "uniqueItems": True},
+    }
+
+
+def _in_path(name: str, description: str) -> dict[str, Any]:
+    return {
+        "name": name,
+        "in": "path",
+        "required": True,
+        "description": description,
+        "schema": {"type": "string", "uniqueItems": True},
+    }
+
+
+_NAMESPACE = _in_path("namespace", "The namespace of the objects.")
+_NAME = _in_path("name", "The name of the object.")
+_PRETTY = _query("pretty", "Accepted and ignored; answers are written for programs.")
+_DRY_RUN = _query("dryRun", "`All`: do everything but store the result.")
+_MANAGER = _query("fieldManager", "Who owns the fields that are written.")
+_VALIDATION = _query(
+    "fieldValidation",
+    "What to do about unknown and duplicate fields: `Ignore`, `Warn` (the default) or `Strict`.",
+)
+_FORCE = _query("force", "Take over fields that others own; for server-side apply.", "boolean")
+_LISTING = (
+    _query("allowWatchBookmarks", "A watch tells now and then how far it has come.", "boolean"),
+    _query("continue", "Where the last answer of a list ended."),
+    _query("fieldSelector", "Which objects, by their fields."),
+    _query("labelSelector", "Which objects, by their labels."),
+    _query("limit", "How many objects at most.", "integer"),
+    _query("resourceVersion", "How new the answer must be, or where a watch begins."),
+    _query("resourceVersionMatch", "`Exact` or `NotOlderThan`: how `resourceVersion` is meant."),
+    _query("sendInitialEvents", "A watch begins with everything there is.", "boolean"),
+    _query("timeoutSeconds", "When the answer ends at the latest.", "integer"),
+    _query("watch", "Do not list; tell changes as they happen.", "boolean"),
+)
+_WRITING = (_DRY_RUN, _MANAGER, _VALIDATION)
+_DELETING = (
+    _DRY_RUN,
+    _query("gracePeriodSeconds", "How long the object may take to end.", "integer"),
+    _query("orphanDependents", "No longer used; see `propagationPolicy`.", "boolean"),
+    _query("propagationPolicy", "What happens to what it owns: `Background`, `Foreground` or `Orphan`."),
+)
+
+_PATCHES: Final = (
+    "application/apply-patch+yaml",
+    "application/json-patch+json",
+    "application/merge-patch+json",
+)
+_STRATEGIC: Final = "application/strategic-merge-patch+json"
+
+
+class _Verb(NamedTuple):
+    """How a verb is done: method, action, words for it, parameters, what is sent, whether to a collection."""
+
+    method: str
+    action: str
+    words: str
+    parameters: Sequence[dict[str, Any]]
+    sends: str = ""
+    collection: bool = False
+
+
+_VERBS: Mapping[str, _Verb] = MappingProxyType(
+    {
+        "list": _Verb("get", "list", "List or watch", _LISTING, collection=True),
+        "create": _Verb("post", "post", "Create", _WRITING, "object", collection=True),
+        "deletecollection": _Verb(
+            "delete",
+            "deletecollection",
+            "Delete many of",
+            (*_LISTING, *_DELETING),
+            "options",
+            collection=True,
+        ),
+        "get": _Verb("get", "get", "Read", ()),
+        "update": _Verb("put", "put", "Replace", _WRITING, "object"),
+        "delete": _Verb("delete", "delete", "Delete", _DELETING, "options"),
+        "patch": _Verb("patch", "patch", "Change", (*_WRITING, _FORCE), "patch"),
+    }
+)
+
+
+def paths_of(place: str, resources: Sequence[Resource], schemas: Mapping[tuple[str, str, str], str]) -> Paths:
+    """All paths below a place such as `/apis/apps/v1`; `schemas` names the schema of what each is about."""
+    listing = _answer(f"{META}.APIResourceList")
+    paths: Paths = {
+        f"{place}/": {
+            "get": {
+                "description": "The resources of this group and version.",
+                "operationId": f"get{_camel(place)}Resources",
+                "responses": {"200": listing, "401": _UNAUTHORIZED},
+            }
+        }
+    }
+    for resource in resources:
+        for path, verbs in _places(place, resource):
+            parameters = [
+                *([_NAME] if "{name}" in path else []),
+                *([_NAMESPACE] if "{namespace}" in path else []),
+            ]
+            paths[path] = {
+                **{_VERBS[verb].method: _operation(resource, verb, schemas, path) for verb in verbs},
+                "parameters": [*parameters, _PRETTY],
+            }
+    return paths
+
+
+def _places(place: str, resource: Resource) -> Iterator[tuple[str, list[str]]]:
+    """The paths of a resource, and the verbs on each."""
+    inside = f"{place}/namespaces/{{namespace}}" if resource.namespaced else place
+    verbs = [verb for verb in resource.verbs if verb in _VERBS]
+    if resource.subresource:
+        yield f"{inside}/{resource.plural}/{{name}}/{resource.subresource}", verbs
+        return
+    yield f"{inside}/{resource.plural}", [verb for verb in verbs if _VERBS[verb].collection]
+    single = [verb for verb in verbs if not _VERBS[verb].collection]
+    if single:
+        yield f"{inside}/{resource.plural}/{{name}}", single
+    if resource.namespaced and "list" in verbs:
+        yield f"{place}/{resource.plural}", ["list"]
+
+
+def _operation(
+    resource: Resource, verb: str, schemas: Mapping[tuple[str, str, str], str], path: str
+) -> dict[str, Any]:
+    how = _VERBS[verb]
+    group, version, kind = resource.about
+    schema = schemas[resource.about]
+    everywhere = resource.namespaced and "{namespace}" not in path
+    answer = {"list": f"{schema}List", "deletecollection": f"{META}.Status"}.get(verb, schema)
+    operation: dict[str, Any] = {
+        "tags": [f"{(resource.group or 'core').partition('.')[0]}_{resource.version}"],
+        "description": f"{how.words} {resource.name}{' of all namespaces' if everywhere else ''}.",
+        "operationId": f"{verb}{_camel(path)}",
+        "parameters": list(how.parameters),
+        "responses": {"200": _answer(answer), "401": _UNAUTHORIZED},
+        "x-kubernetes-action": how.action,
+        "x-kubernetes-group-version-kind": {"group": group, "version": version, "kind": kind},
+    }
+    if verb in ("create", "update", "patch"):
+        operation["responses"]["201"] = _answer(answer)
+    sent = _sent(resource, how.sends, schema)
+    return operation | ({"requestBody": sent} if sent else {})
+
+
+def _sent(resource: Resource, what: str, schema: str) -> dict[str, Any]:
+    if what == "object":
+        return {"content": {"*/*": _content(schema)}, "required": True}
+    if what == "options":
+        return {"content": {"*/*": _content(f"{META}.DeleteOptions")}}
+    if what == "patch":
+        # Strategic patches are taken for every kind. They are named only where the schema is whole: kubectl
+        # makes a patch from a schema when it can, and without one from its own knowledge, which is better
+        # than half a schema.
+        whole = resource.kind is not None and not resource.kind.open
+        forms = (*_PATCHES, _STRATEGIC) if whole else _PATCHES
+        return {"content": {form: _content(f"{META}.Patch") for form in forms}, "required": True}
+    return {}
+
+
+def _content(schema: str) -> dict[str, Any]:
+    return {"schema": {"$ref": reference(schema)}}
+
+
+def _answer(schema: str) -> dict[str, Any]:
+    return {"description": "OK", "content": {media: _content(schema) for media in (JSON, YAML)}}
+
+
+_UNAUTHORIZED: Final = {"description": "Unauthorized"}
+
+
+def _camel(path: str) -> str:
+    """A path as a word: `/apis/apps/v1/{name}` is `AppsV1Name`."""
+    parts = path.replace("{", "").replace("}", "").replace(".", "/").split("/")
+    return "".join(part[:1].upper() + part[1:] for part in parts if part not in ("", "api", "apis"))
