@@ -63,7 +63,7 @@ results = st.lists(
         wanted,
         st.sampled_from(DEVICES),
         st.none() | st.sampled_from(["s1", "s2", "s3", "s4"]),
-        st.integers(0, 7),
+        st.sampled_from([6, 4, 0]),
     ),
     min_size=1,
     max_size=3,
@@ -120,6 +120,14 @@ class LedgerMachine(RuleBasedStateMachine):
         claim, ruling = self.grant(name, asked)
         if self.keep(ruling):
             self.claims[name] = claim
+
+    @rule(
+        name=st.sampled_from(CLAIMS),
+        amount=st.sampled_from([6, 4]),
+        where=st.sampled_from(["shared", "part-a"]),
+    )
+    def share(self, name: str, amount: int, where: str) -> None:
+        self.allocate(name, [wanted(where, f"share-of-{name}", amount)])
 
     @rule(names=st.permutations(CLAIMS), first=results, second=results)
     def race(self, names: list[str], first: list[dict[str, Any]], second: list[dict[str, Any]]) -> None:
