@@ -17,7 +17,7 @@ from dray.server.cache import Cache
 from dray.server.call import AUTHENTICATED, Call, Request, User
 from dray.server.change import CREATE, DELETE, UPDATE, Change, Extra
 from dray.server.failures import Failure
-from dray.server.held import key, stored_bytes
+from dray.server.held import Held, key, stored_bytes
 from dray.store import Delete, Put, Store, open_store
 
 RBAC = "rbac.authorization.k8s.io"
@@ -142,10 +142,8 @@ def change_of(
     return Change(Request(call, user), operation, kind, namespace, name, held, new, view)
 
 
-def held_of(document: Mapping[str, Any]) -> Any:
+def held_of(document: Mapping[str, Any]) -> Held:
     """A document as the server holds it."""
-    from dray.server.held import Held
-
     kind, _ = kind_of(document)
     return Held(kind, _place(kind, document), stored_bytes(kind, document), 7)
 
