@@ -23,6 +23,7 @@ from dray.server.call import MASTERS, Call, Request, User
 from dray.server.drafts import Draft
 from dray.server.failures import Failure
 from dray.server.held import Held
+from dray.server.lives import KUBERNETES
 from dray.server.registry import Keep, Registry, Remove, Same, Wanted
 from dray.server.removing import BACKGROUND, FINALIZERS, FOREGROUND, ORPHAN, Removing
 
@@ -211,7 +212,9 @@ class Collector:
             metadata = change(dict(draft.metadata))
             changed = draft.with_metadata(metadata)
             if finalized:
-                spec = {**(draft.document.get("spec") or {}), "finalizers": []}
+                spec = {**(draft.document.get("spec") or {})}
+                # Other names in this list belong to controllers of their own.
+                spec["finalizers"] = [name for name in spec.get("finalizers") or () if name != KUBERNETES]
                 changed = changed.with_field("spec", spec)
             if metadata.get("deletionTimestamp") and not metadata.get("finalizers") and not _graced(changed):
                 return Remove()

@@ -16,7 +16,7 @@ from dray.server.failures import bad_request, conflict, invalid_options, not_fou
 from dray.server.held import Held
 from dray.server.intake import options
 from dray.server.registry import Keep, Wanted, Written
-from dray.server.removing import Removing
+from dray.server.removing import Removing, pretended
 from dray.server.writing import Writing
 from dray.values.labels import LabelSelector, LabelSelectorError
 
@@ -84,12 +84,14 @@ class Errands:
         call, eviction = request.call, options(request)
         if not isinstance(eviction.get("deleteOptions") or {}, dict):
             raise invalid_options("Eviction", "deleteOptions", "Invalid value: must be an object")
-        pod = self._writing.registry.cache.get(kind, call.namespace, call.name)
+        cache = self._writing.registry.cache
+        await cache.caught_up()
+        pod = cache.get(kind, call.namespace, call.name)
         if pod is None:
             raise not_found(kind, call.name)
         self._check_budgets(pod)
         wish = {**(eviction.get("deleteOptions") or {})}
-        return await self._removing.remove(request, kind, call.namespace, call.name, wish)
+        return await self._removing.remove(pretended(request, wish), kind, call.namespace, call.name, wish)
 
     def _check_budgets(self, pod: Held) -> None:
         assert _BUDGET is not None

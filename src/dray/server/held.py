@@ -97,7 +97,9 @@ class Held:
 
     @property
     def served(self) -> bytes:
-        """The JSON of the internal version, as clients get it."""
+        """The JSON of the internal version, as clients get it; what is not stored has no version yet."""
+        if not self.revision:
+            return self.value
         opening = _opening(self.kind)
         return b'%s"resourceVersion":"%d",%s' % (opening, self.revision, self.value[len(opening) :])
 
@@ -105,7 +107,8 @@ class Held:
     def document(self) -> dict[str, Any]:
         """The object as plain values, in the internal version; a fresh copy each time."""
         document: dict[str, Any] = read_json(self.value)
-        document["metadata"]["resourceVersion"] = str(self.revision)
+        if self.revision:
+            document["metadata"]["resourceVersion"] = str(self.revision)
         return document
 
     @property

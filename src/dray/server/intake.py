@@ -76,6 +76,7 @@ def taken(request: Request, kind: Kind, version: str) -> Taken:
     mode = strictness(request)
     if request.content_type != JSON:
         return understood(kind, version, body_document(request), mode)
+    _check_body(request.body)
     repeated = _repeated(request.body, mode)
     decoded = None
     if kind.kept_as is None and not kind.open:
@@ -170,9 +171,13 @@ def parsed(body: bytes) -> Any:
     return _json(body) if body.lstrip()[:1] == b"{" else _yaml(body)
 
 
-def _json(body: bytes) -> Any:
+def _check_body(body: bytes) -> None:
     if not body.strip():
         raise bad_request("the request has no body; expected an object")
+
+
+def _json(body: bytes) -> Any:
+    _check_body(body)
     try:
         return read_json(body)
     except DecodeError as broken:

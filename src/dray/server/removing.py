@@ -9,15 +9,17 @@ collector to read.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Final
 
+from dray.api.jsontext import write_json
 from dray.api.kinds import Kind
 from dray.clock import timestamp
 from dray.server import births
-from dray.server.call import Call, Request
+from dray.server.call import Request
 from dray.server.drafts import Draft
-from dray.server.failures import Failure, bad_request, not_found
+from dray.server.failures import Failure, bad_request, invalid_options, not_found
 from dray.server.held import Held
 from dray.server.intake import options
 from dray.server.registry import Keep, Remove, Same, Wanted, Written
@@ -45,7 +47,8 @@ class Removing:
     async def delete(self, request: Request, kind: Kind) -> Written:
         """Delete one object, or mark it as being deleted."""
         wish = _wish(request)
-        return await self.remove(request, kind, request.call.namespace, request.call.name, wish)
+        call = request.call
+        return await self.remove(pretended(request, wish), kind, call.namespace, call.name, wish)
 
     async def remove(
         self, request: Request, kind: Kind, namespace: str, name: str, wish: Mapping[str, Any]
@@ -63,6 +66,7 @@ class Removing:
     async def delete_collection(self, request: Request, kind: Kind, choice: Choice) -> list[Held]:
         """Delete everything that is chosen; what others delete meanwhile is gone too."""
         wish = _wish(request)
+        request = pretended(request, wish)
         cache = self._writing.registry.cache
         await cache.caught_up()
         chosen = [held for held in cache.all(kind, request.call.namespace) if choice.takes(held)]
@@ -102,6 +106,22 @@ def _marked(draft: Draft, metadata: Mapping[str, Any]) -> Draft:
         return marked
     status = {**(draft.document.get("status") or {}), "phase": "Terminating"}
     return marked.with_field("status", status)
+
+
+def pretended(request: Request, wish: Mapping[str, Any]) -> Request:
+    """The request as a dry run, when the wish in its body says so."""
+    wanted = wish.get("dryRun")
+    if not wanted or request.call.dry_run:
+        return request
+    if wanted != ["All"]:
+        raise invalid_options(
+            "DeleteOptions",
+            "dryRun",
+            f'Unsupported value: {write_json(wanted).decode()}: supported values: "All"',
+            "FieldValueNotSupported",
+        )
+    call = replace(request.call, query={**request.call.query, "dryRun": "All"})
+    return replace(request, call=call)
 
 
 def _wish(request: Request) -> dict[str, Any]:
@@ -156,17 +176,5 @@ def _spec_finalizers(document: Mapping[str, Any]) -> bool:
 
 def _one_of(request: Request, held: Held) -> Request:
     """The request for one object of a collection, so that rules and records name it."""
-    call = request.call
-    single = Call(
-        "delete",
-        call.path,
-        call.kind,
-        call.group,
-        call.version,
-        call.plural,
-        held.namespace,
-        held.name,
-        "",
-        call.query,
-    )
-    return Request(single, request.user, request.headers, b"", request.audit_id)
+    single = replace(request.call, verb="delete", namespace=held.namespace, name=held.name, subresource="")
+    return replace(request, call=single, body=b"")

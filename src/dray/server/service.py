@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from dray.api.kinds import Kind
-from dray.server.call import Answer, Request, json_answer
+from dray.server.call import Answer, Call, Request, json_answer
 from dray.server.errands import Errands
-from dray.server.failures import method_not_allowed, no_such_path
+from dray.server.failures import invalid_options, method_not_allowed, no_such_path
 from dray.server.held import Held
 from dray.server.lives import TOLD_WHEN_GONE, named
 from dray.server.media import JSON
@@ -42,6 +42,7 @@ class Service:
     async def answer(self, request: Request) -> Answer:
         """Carry out a call on a resource."""
         call, kind = request.call, request.call.kind
+        _check_dry_run(call)
         if kind is None or call.subresource == "token":
             if call.verb != "create":
                 raise method_not_allowed()
@@ -91,6 +92,14 @@ class Service:
     async def _evict(self, request: Request, kind: Kind) -> Answer:
         await self.errands.evict(request, kind)
         return json_answer(_done(201), 201)
+
+
+def _check_dry_run(call: Call) -> None:
+    """Whoever misspells a dry run must not find that it was none."""
+    wanted = call.query.get("dryRun")
+    if wanted not in (None, "All"):
+        what = f'Unsupported value: "{wanted}": supported values: "All"'
+        raise invalid_options(f"{call.verb.capitalize()}Options", "dryRun", what, "FieldValueNotSupported")
 
 
 def _done(code: int) -> dict[str, Any]:
