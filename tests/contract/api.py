@@ -1,0 +1,235 @@
+"""An API server in this process on a store in memory, and short words to ask it."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from dray.api.gated import Gatekeeper
+from dray.api.jsontext import read_json, write_json
+from dray.client.inprocess import InProcess
+from dray.client.transport import JSON, Request, Stream
+from dray.clock import SystemClock
+from dray.gates import GateSet
+from dray.server.apiserver import ApiServer, Choices
+from dray.server.asgi import App
+from dray.server.logs import Log
+from dray.store import Store
+from dray.store.memory import MemoryStore
+
+Document = dict[str, Any]
+
+MERGE = "application/merge-patch+json"
+JSON_PATCH = "application/json-patch+json"
+STRATEGIC = "application/strategic-merge-patch+json"
+APPLY = "application/apply-patch+yaml"
+
+SOON = 10.0
+"""Seconds in which whatever the server does by itself is done."""
+
+_GROUPS = {
+    **dict.fromkeys(
+        ("deviceclasses", "resourceclaims", "resourceclaimtemplates", "resourceslices"), "resource.k8s.io"
+    ),
+    "leases": "coordination.k8s.io",
+    "poddisruptionbudgets": "policy",
+}
+_CLUSTER = frozenset({"deviceclasses", "resourceslices", "nodes", "namespaces"})
+
+
+def path(
+    plural: str,
+    name: str = "",
+    *,
+    namespace: str = "default",
+    version: str = "v1",
+    sub: str = "",
+    group: str | None = None,
+) -> str:
+    """Where objects of a kind are; with `namespace=""` those of all namespaces."""
+    found = _GROUPS.get(plural, "") if group is None else group
+    top = f"/apis/{found}/{version}" if found else f"/api/{version}"
+    place = f"/namespaces/{namespace}" if namespace and plural not in _CLUSTER else ""
+    return f"{top}{place}/{plural}" + (f"/{name}" if name else "") + (f"/{sub}" if sub else "")
+
+
+@dataclass(frozen=True)
+class Said:
+    """What the server answered."""
+
+    code: int
+    document: Any
+    headers: Mapping[str, str]
+
+    @property
+    def warnings(self) -> str:
+        return self.headers.get("warning", "")
+
+    @property
+    def reason(self) -> str:
+        return str(self.document.get("reason", ""))
+
+    @property
+    def message(self) -> str:
+        return str(self.document.get("message", ""))
+
+
+class Api:
+    """Asks a server in this process as somebody."""
+
+    def __init__(self, app: App, store: Store, user: str = "admin", groups: Sequence[str] = ()) -> None:
+        self.app = app
+        self.store = store
+        self._transport = InProcess(app, user, (*groups, "system:authenticated"))
+
+    def as_user(self, user: str, *groups: str) -> Api:
+        """The same server, asked by somebody else."""
+        return Api(self.app, self.store, user, groups)
+
+    async def ask(
+        self,
+        method: str,
+        where: str,
+        body: Any = None,
+        *,
+        headers: Mapping[str, str] | None = None,
+        **query: Any,
+    ) -> Said:
+        """Any request; a body that is no bytes goes out as JSON."""
+        given = {"accept": JSON, "content-type": JSON, **(headers or {})}
+        sent = body if isinstance(body, bytes) else b"" if body is None else write_json(body)
+        asked = {name.rstrip("_"): str(value) for name, value in query.items()}
+        accept, content = given.pop("accept"), given.pop("content-type")
+        reply = await self._transport.request(Request(method, where, asked, sent, content, accept, given))
+        is_json = reply.headers.get("content-type", "").startswith(JSON)
+        return Said(reply.code, read_json(reply.body) if is_json else reply.body.decode(), reply.headers)
+
+    async def get(self, where: str, **query: Any) -> Any:
+        return _good(await self.ask("GET", where, **query))
+
+    async def create(self, document: Mapping[str, Any], where: str = "", **query: Any) -> Any:
+        return _good(await self.ask("POST", where or _home(document), document, **query))
+
+    async def put(self, document: Mapping[str, Any], where: str, **query: Any) -> Any:
+        return _good(await self.ask("PUT", where, document, **query))
+
+    async def patch(self, where: str, patch: Any, kind: str = MERGE, **query: Any) -> Any:
+        return _good(await self.ask("PATCH", where, patch, headers={"content-type": kind}, **query))
+
+    async def delete(self, where: str, options: Any = None, **query: Any) -> Any:
+        return _good(await self.ask("DELETE", where, options, **query))
+
+    async def names(self, where: str, **query: Any) -> list[str]:
+        return [item["metadata"]["name"] for item in (await self.get(where, **query))["items"]]
+
+    @asynccontextmanager
+    async def watch(self, where: str, accept: str = JSON, **query: Any) -> AsyncIterator[Watch]:
+        """The events of a watch."""
+        asked = {name: str(value) for name, value in query.items()} | {"watch": "true"}
+        request = Request("GET", where, asked, accept=accept)
+        async with self._transport.stream(request, silence=SOON) as stream:
+            yield Watch(stream)
+
+    async def gone(self, where: str) -> None:
+        """Wait until there is nothing any more."""
+        await self.until(where, lambda said: said.code == 404)
+
+    async def until(self, where: str, is_so: Any) -> Any:
+        """Wait until an answer is as it should be."""
+        now = asyncio.get_running_loop().time
+        end = now() + SOON
+        while not is_so(said := await self.ask("GET", where)):
+            assert now() < end, f"{where} stays as it is: {said.document}"
+            await asyncio.sleep(0.005)
+        return said.document
+
+
+class Watch:
+    """The lines of a watch, one event at a time."""
+
+    def __init__(self, stream: Stream) -> None:
+        self.code = stream.code
+        self.headers = stream.headers
+        self._chunks = stream.chunks
+        self._rest = b""
+
+    async def event(self) -> Document:
+        """The next event, bookmarks included."""
+        while b"\n" not in self._rest:
+            chunk = await anext(self._chunks, None)
+            if chunk is None:
+                raise EOFError
+            self._rest += chunk
+        line, _, self._rest = self._rest.partition(b"\n")
+        return dict(read_json(line))
+
+    async def tell(self, count: int) -> list[tuple[str, str]]:
+        """Type and name of the next events, without bookmarks."""
+        told: list[tuple[str, str]] = []
+        while len(told) < count:
+            event = await self.event()
+            if event["type"] != "BOOKMARK":
+                told.append((event["type"], event["object"]["metadata"]["name"]))
+        return told
+
+    async def everything(self) -> list[Document]:
+        """All events until the server ends the watch."""
+        found = []
+        while True:
+            try:
+                found.append(await self.event())
+            except EOFError:
+                return found
+
+
+def _good(said: Said) -> Any:
+    assert said.code in (200, 201, 202), said.document
+    return said.document
+
+
+def _home(document: Mapping[str, Any]) -> str:
+    plural = {"DeviceClass": "deviceclasses"}.get(document["kind"], document["kind"].lower() + "s")
+    group, _, version = document["apiVersion"].rpartition("/")
+    namespace = document["metadata"].get("namespace", "default")
+    return path(plural, namespace=namespace, version=version, group=group)
+
+
+@lru_cache(maxsize=1)
+def keys() -> Path:
+    """Keys of the server, made once for all tests."""
+    return Path(tempfile.mkdtemp(prefix="dray-keys-"))
+
+
+@asynccontextmanager
+async def serving(store: Store | None = None, gates: GateSet | None = None) -> AsyncIterator[Api]:
+    """A server with an administrator who asks it; a store that is given stays open.
+
+    A fault inside the server fails the test, whatever its client was told.
+    """
+    kept = store or MemoryStore()
+    lines: list[str] = []
+
+    def took(line: bytes) -> bool:
+        lines.append(line.decode())
+        return True
+
+    with tempfile.TemporaryDirectory() as folder:
+        choices = Choices(
+            Gatekeeper(gates or GateSet.default()),
+            keys(),
+            Path(folder) / "audit.log",
+            Log(took, SystemClock()),
+        )
+        try:
+            async with ApiServer(kept, choices).running() as app:
+                yield Api(app, kept, groups=("system:masters",))
+        finally:
+            if store is None:
+                await kept.close()
+    assert [line for line in lines if "fault of the server" in line] == []
