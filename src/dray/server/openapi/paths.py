@@ -46,8 +46,7 @@ _VALIDATION = _query(
     "What to do about unknown and duplicate fields: `Ignore`, `Warn` (the default) or `Strict`.",
 )
 _FORCE = _query("force", "Take over fields that others own; for server-side apply.", "boolean")
-_LISTING = (
-    _query("allowWatchBookmarks", "A watch tells now and then how far it has come.", "boolean"),
+_CHOOSING = (
     _query("continue", "Where the last answer of a list ended."),
     _query("fieldSelector", "Which objects, by their fields."),
     _query("labelSelector", "Which objects, by their labels."),
@@ -56,6 +55,10 @@ _LISTING = (
     _query("resourceVersionMatch", "`Exact` or `NotOlderThan`: how `resourceVersion` is meant."),
     _query("sendInitialEvents", "A watch begins with everything there is.", "boolean"),
     _query("timeoutSeconds", "When the answer ends at the latest.", "integer"),
+)
+_LISTING = (
+    *_CHOOSING,
+    _query("allowWatchBookmarks", "A watch tells now and then how far it has come.", "boolean"),
     _query("watch", "Do not list; tell changes as they happen.", "boolean"),
 )
 _WRITING = (_DRY_RUN, _MANAGER, _VALIDATION)
@@ -93,7 +96,7 @@ _VERBS: Mapping[str, _Verb] = MappingProxyType(
             "delete",
             "deletecollection",
             "Delete many of",
-            (*_LISTING, *_DELETING),
+            (*_CHOOSING, *_DELETING),
             "options",
             collection=True,
         ),
