@@ -116,6 +116,11 @@ class Cache:
         """Everything as it is now, with the revision; the copy stays as it is."""
         return self.revision, {**self._objects, **self._rows}
 
+    def count(self, kind: Kind) -> int:
+        """How many objects of a kind there are."""
+        keys = self._keys.get(kind_prefix(kind))
+        return 0 if keys is None else len(keys.known)
+
     def counts(self) -> Iterator[tuple[Kind, int]]:
         """How many objects of each kind there are."""
         for kind in KINDS:
