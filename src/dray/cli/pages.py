@@ -67,6 +67,43 @@ def limits() -> str:
     )
 
 
+def server_limits() -> str:
+    """Every limit of the server."""
+    from dray.server.gate import CLASSES
+    from dray.server.limits import FIXED, rows
+
+    classes = [[row.name, row.about, f"{row.share:.0%}"] for row in CLASSES]
+    return _page(
+        "Limits of the server",
+        "What one client may take of what all need. A limit that is hit is counted in "
+        "`dray_requests_refused_total`, by its name.",
+        _table(
+            ["flag", "bounds", "default", "beyond it"],
+            ([f"`{flag}`", *rest] for flag, *rest in rows()),
+        ),
+        "## Limits that are fixed",
+        _table(["bounds", "at most", "beyond it"], FIXED),
+        "## Who comes first",
+        "Requests of a class may fill the places of `--max-in-flight` up to its share; the rest is left for "
+        "the classes above. In a queue, users take turns. Health checks always pass.",
+        _table(["class", "requests", "share"], classes),
+    )
+
+
+def metrics() -> str:
+    """Every metric of the server."""
+    from dray.server.metrics import MEASURES
+
+    rows = [[f"`{row.name}`", row.sort.value, _code(row.labels), row.about] for row in MEASURES.values()]
+    return _page(
+        "Metrics",
+        "What `/metrics` tells, in the text format of Prometheus. Labels never hold names of objects, users "
+        "or namespaces, and what the server does not know is `other`. The metrics of the process "
+        "(`process_*`) and of Python's garbage collector (`python_gc_*`) come with them.",
+        _table(["metric", "type", "labels", "about"], rows),
+    )
+
+
 def lint_rules() -> str:
     """Every rule of lint, with a manifest that breaks it."""
     rows = [[f"[`{rule.id}`](#{rule.id})", rule.severity.value, rule.about] for rule in RULES.values()]
@@ -237,6 +274,8 @@ PAGES: Mapping[str, tuple[str, Callable[[], str]]] = MappingProxyType(
         "kinds": ("Kinds and their fields", kinds),
         "gates": ("Feature gates", gates),
         "limits": ("Limits", limits),
+        "server-limits": ("Limits of the server", server_limits),
+        "metrics": ("Metrics", metrics),
     }
 )
 """Every page: its file, its title, what makes it."""

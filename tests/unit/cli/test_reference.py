@@ -12,6 +12,8 @@ from dray.cli import pages
 from dray.cli.door import COMMANDS
 from dray.gates import GATES
 from dray.lint import RULES
+from dray.server.limits import LIMITS as SERVER_LIMITS
+from dray.server.metrics import MEASURES
 from tests.unit.cli.conftest import Typed
 
 
@@ -38,8 +40,13 @@ def test_a_folder_that_cannot_be_is_broken_input(typed: Typed, desk: Path) -> No
     [
         ("gates.md", [f"| `{name}` |" for name in GATES]),
         ("limits.md", [f"| {limit.where} | {limit.largest:,} |" for limit in LIMITS]),
+        ("server-limits.md", [f"| `{limit.flag}` |" for limit in SERVER_LIMITS]),
+        ("metrics.md", [f"| `{name}` |" for name in MEASURES]),
         ("lint-rules.md", [f"## {name}\n" for name in RULES]),
-        ("kinds.md", [f"## {kind.name} ({kind.internal_api_version})\n" for kind in KINDS]),
+        (
+            "kinds.md",
+            [f"## {kind.name} ({kind.internal_api_version})\n" for kind in KINDS if not kind.bystander],
+        ),
         ("commands.md", [f"## dray {name}\n" for name in COMMANDS]),
         ("index.md", [f"({name}.md)" for name in pages.PAGES]),
     ],
