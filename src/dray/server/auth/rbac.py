@@ -93,6 +93,14 @@ class Authorizer:
 
     def decide(self, user: User, asked: Asked) -> Decision:
         """Whether the user may do it, and why."""
+        verb, group, resource, subresource, namespace, name, path, _ = asked
+        # Who may do it to all objects may do it to each: most answers do not depend on the name.
+        answer = self._answer(user, Asked(verb, group, resource, subresource, namespace, "", path))
+        if answer.allowed or not name:
+            return answer
+        return self._answer(user, Asked(verb, group, resource, subresource, namespace, name, path))
+
+    def _answer(self, user: User, asked: Asked) -> Decision:
         key = (user.name, user.groups, asked)
         answer = self._answers.get(key)
         if answer is None:

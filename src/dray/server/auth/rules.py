@@ -50,7 +50,7 @@ def asked_of(call: Call) -> Asked:
     if not name and selector.startswith(_NAME_SELECTOR) and "," not in selector:
         name = selector.removeprefix(_NAME_SELECTOR).removeprefix("=")
     return Asked(
-        call.verb, call.group, call.plural, call.subresource, call.namespace, name, call.path, selector
+        call.verb, call.group, call.plural, call.subresource, call.namespace, name, selector=selector
     )
 
 
