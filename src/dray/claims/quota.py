@@ -1,0 +1,193 @@
+"""What a namespace may ask for: names that a quota can limit, what an object counts under them, and the
+verdict.
+
+Theory of operation: a quota is a table of names and amounts. An object counts one under
+`count/<plural>.<group>` and under the short name some core kinds have besides. A claim also counts the
+devices it may get, per class: a request counts what it asks for, `All` as many as a claim can hold at most,
+and alternatives count the worst case, which is the largest number per class over the alternatives of one
+request. Admin access counts like any other request. A change is allowed when, under every name that it
+raises, what is used and what is added stay within the limit; what it lowers is never refused.
+
+Rules for this file: numbers in, numbers out; where usage is kept is not known here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+import msgspec
+
+from dray.api.kinds import KINDS, Kind
+from dray.api.resource.claim import ALL
+from dray.values.quantity import NANOS, Quantity
+
+PER_CLASS: Final = ".deviceclass.resource.k8s.io/devices"
+"""Devices of a class, behind the name of the class."""
+
+MOST_DEVICES: Final = 32
+"""As many devices as an allocation can have; what `All` counts."""
+
+_ENDED: Final = ("Succeeded", "Failed")
+
+SHORT_NAMES: Final = frozenset(
+    {
+        "configmaps",
+        "persistentvolumeclaims",
+        "pods",
+        "replicationcontrollers",
+        "resourcequotas",
+        "secrets",
+        "services",
+    }
+)
+"""Core kinds that are also counted under their plural alone."""
+
+Usage = dict[str, int]
+
+
+def count_name(kind: Kind) -> str:
+    """The name under which objects of a kind are counted."""
+    return f"count/{kind.plural}.{kind.group}" if kind.group else f"count/{kind.plural}"
+
+
+_COUNTED: Final = frozenset(count_name(kind) for kind in KINDS if kind.namespaced and kind.kept_as is None)
+
+
+def is_counted(name: str) -> bool:
+    """Whether a quota can limit this; other names limit nothing."""
+    return name in _COUNTED or name in SHORT_NAMES or (name.endswith(PER_CLASS) and name != PER_CLASS)
+
+
+class Asked(Protocol):
+    """A request or an alternative, as far as it is counted."""
+
+    @property
+    def device_class_name(self) -> str: ...
+    @property
+    def allocation_mode(self) -> str: ...
+    @property
+    def count(self) -> int: ...
+
+
+class Request(Protocol):
+    """A request of a claim."""
+
+    @property
+    def exactly(self) -> Any: ...
+    @property
+    def first_available(self) -> Any: ...
+
+
+def devices(requests: Iterable[Request]) -> Usage:
+    """How many devices of each class a claim may get at worst."""
+    total: Usage = {}
+    for request in requests:
+        worst: Usage = {}
+        for asked in (request.exactly, *request.first_available):
+            if asked is not None:
+                name = asked.device_class_name + PER_CLASS
+                worst[name] = max(worst.get(name, 0), _number(asked))
+        for name, number in worst.items():
+            total[name] = total.get(name, 0) + number
+    return total
+
+
+def _number(asked: Asked) -> int:
+    if asked.allocation_mode == ALL:
+        return MOST_DEVICES
+    return max(asked.count, 0) or 1
+
+
+class _Seen(msgspec.Struct, frozen=True, rename="camel"):
+    """Base of what is read of objects; everything else in them is passed over."""
+
+
+class _Asked(_Seen, frozen=True):
+    device_class_name: str = ""
+    allocation_mode: str = ""
+    count: int = 0
+
+
+class _Request(_Seen, frozen=True):
+    exactly: _Asked | None = None
+    first_available: tuple[_Asked, ...] = ()
+
+
+class _Devices(_Seen, frozen=True):
+    requests: tuple[_Request, ...] = ()
+
+
+class _Spec(_Seen, frozen=True):
+    devices: _Devices = _Devices()
+
+
+class _Status(_Seen, frozen=True):
+    phase: str = ""
+
+
+class _Claim(_Seen, frozen=True):
+    spec: _Spec = _Spec()
+
+
+class _Pod(_Seen, frozen=True):
+    status: _Status = _Status()
+
+
+_CLAIM = msgspec.json.Decoder(_Claim)
+_POD = msgspec.json.Decoder(_Pod)
+
+
+def object_usage(kind: Kind) -> Usage:
+    """What any object of a kind counts."""
+    counted = {count_name(kind): 1}
+    if not kind.group and kind.plural in SHORT_NAMES:
+        counted[kind.plural] = 1
+    return counted
+
+
+def pod_usage(kind: Kind, phase: str) -> Usage:
+    """What a pod counts: once it has ended, it is still an object, but no pod that runs."""
+    counted = object_usage(kind)
+    return counted | {kind.plural: 0} if phase in _ENDED else counted
+
+
+def claim_usage(kind: Kind, requests: Iterable[Request]) -> Usage:
+    """What a claim counts: itself, and the devices it may get."""
+    return object_usage(kind) | devices(requests)
+
+
+def usage(kind: Kind, value: bytes) -> Usage:
+    """What an object counts, from the JSON of its internal version."""
+    if (kind.group, kind.name) == ("", "Pod"):
+        return pod_usage(kind, _POD.decode(value).status.phase)
+    if (kind.group, kind.name) == ("resource.k8s.io", "ResourceClaim"):
+        return claim_usage(kind, _CLAIM.decode(value).spec.devices.requests)
+    return object_usage(kind)
+
+
+@dataclass(frozen=True, slots=True)
+class Exceeded:
+    """Names under which a change would go beyond a limit: added, used, limit."""
+
+    names: Mapping[str, tuple[int, int, Quantity]]
+
+    def text(self, quota: str) -> str:
+        """In the words that clients of Kubernetes look for."""
+        asked = ",".join(f"{name}={added}" for name, (added, _, _) in sorted(self.names.items()))
+        used = ",".join(f"{name}={used}" for name, (_, used, _) in sorted(self.names.items()))
+        hard = ",".join(f"{name}={limit}" for name, (_, _, limit) in sorted(self.names.items()))
+        return f"exceeded quota: {quota}, requested: {asked}, used: {used}, limited: {hard}"
+
+
+def exceeded(
+    hard: Mapping[str, Quantity], used: Mapping[str, int], added: Mapping[str, int]
+) -> Exceeded | None:
+    """Whether a change goes beyond a limit under any name that it raises."""
+    names = {
+        name: (number, used.get(name, 0), hard[name])
+        for name, number in added.items()
+        if number > 0 and name in hard and (used.get(name, 0) + number) * NANOS > hard[name].nanos
+    }
+    return Exceeded(names) if names else None
