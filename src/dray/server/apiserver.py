@@ -46,6 +46,7 @@ from dray.server.limits import Limits
 from dray.server.logs import Log
 from dray.server.metrics import Metrics
 from dray.server.observing import Observing, watched
+from dray.server.openapi import OpenApi
 from dray.server.patching import Patching
 from dray.server.paths import Paths
 from dray.server.reading import Reading
@@ -192,10 +193,15 @@ class ApiServer:
         )
 
     def _paths(self, served: Sequence[Kind]) -> Paths:
-        discovery = Discovery(served, self._choices.address)
+        discovery, openapi = Discovery(served, self._choices.address), OpenApi(served)
         return Paths(
             {"ping": lambda: None, "store": self._store_trouble},
-            (lambda request: discovery.answer(request.call.path, request.accept, request.headers),),
+            (
+                lambda request: discovery.answer(request.call.path, request.accept, request.headers),
+                lambda request: openapi.answer(
+                    request.call.path, request.accept, request.headers, request.call.query
+                ),
+            ),
             {("get", "/metrics"): self._measured},
         )
 
