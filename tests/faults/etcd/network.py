@@ -85,7 +85,7 @@ class Network:
         line = Line(ends, (writer, onward))
         self._lines.add(line)
         try:
-            await asyncio.gather(_pump(reader, onward), _pump(beyond, writer))
+            await asyncio.gather(pump(reader, onward), pump(beyond, writer))
         finally:
             self._lines.discard(line)
             line.tear()
@@ -103,7 +103,8 @@ class Line:
             writer.transport.abort()
 
 
-async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Pass everything on until one side ends."""
     with contextlib.suppress(OSError):
         while chunk := await reader.read(1 << 16):
             writer.write(chunk)

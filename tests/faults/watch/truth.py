@@ -1,0 +1,65 @@
+"""What really happened, replayed from what the writers did, without asking any watch."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+
+from dray.store import Delete, Entry, Event, Write
+
+
+class Truth:
+    """All changes in order, and the state at any revision."""
+
+    def __init__(self, start: dict[bytes, Entry]) -> None:
+        self._start = start
+        self._events: dict[int, tuple[Event, ...]] = {}
+        self._revisions: list[int] = []
+
+    @classmethod
+    def of(cls, start: dict[bytes, Entry], done: Iterable[tuple[int, Sequence[Write]]]) -> Truth:
+        """Replay writes with the revisions at which they were acknowledged."""
+        truth = cls(start)
+        state = dict(start)
+        for revision, writes in sorted(done, key=lambda pair: pair[0]):
+            events = tuple(event for write in writes if (event := _applied(state, write, revision)))
+            if events:
+                assert revision not in truth._events, f"two writes were told revision {revision}"
+                truth._events[revision] = events
+                truth._revisions.append(revision)
+        return truth
+
+    @property
+    def end(self) -> int:
+        return self._revisions[-1]
+
+    def at(self, revision: int, prefix: bytes) -> tuple[Event, ...]:
+        """What changed at a revision under a prefix."""
+        return tuple(event for event in self._events.get(revision, ()) if event.key.startswith(prefix))
+
+    def between(self, after: int, up_to: int, prefix: bytes) -> list[int]:
+        """The revisions after one and up to another at which something changed under the prefix."""
+        first, last = bisect_right(self._revisions, after), bisect_right(self._revisions, up_to)
+        return [revision for revision in self._revisions[first:last] if self.at(revision, prefix)]
+
+    def state(self, revision: int, prefix: bytes) -> dict[bytes, Entry]:
+        state = {key: entry for key, entry in self._start.items() if key.startswith(prefix)}
+        for at in self.between(0, revision, prefix):
+            for event in self.at(at, prefix):
+                if event.entry is None:
+                    del state[event.key]
+                else:
+                    state[event.key] = event.entry
+        return state
+
+
+def _applied(state: dict[bytes, Entry], write: Write, revision: int) -> Event | None:
+    before = state.get(write.key)
+    if isinstance(write, Delete):
+        if before is None:
+            return None
+        del state[write.key]
+        return Event(write.key, revision, None, before)
+    created, version = (before.create_revision, before.version + 1) if before else (revision, 1)
+    state[write.key] = Entry(write.key, write.value, created, revision, version)
+    return Event(write.key, revision, state[write.key], before)

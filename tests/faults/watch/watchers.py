@@ -1,0 +1,86 @@
+"""Watchers of several habits: steady, restless, slow, and late to a past that may be gone.
+
+Each collects spans until it has come to the end, and lists again when the past it asks for was compacted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from contextlib import aclosing
+from dataclasses import dataclass, field
+
+from dray.store import Page, Store
+from dray.store.errors import Compacted, SlowWatcher
+from tests.faults.watch.guarantees import Span
+
+BOOKMARKS = 0.02
+
+
+@dataclass(frozen=True)
+class Habit:
+    """How often a watcher stops and comes back, how long it dawdles, and how far back it starts."""
+
+    leaves: float = 0.0
+    dawdles: float = 0.0
+    back: int = 0
+
+
+HABITS = {
+    "steady": Habit(),
+    "restless": Habit(leaves=0.02),
+    "slow": Habit(dawdles=0.3),
+    "late": Habit(leaves=0.005, back=10**9),
+    "restless and late": Habit(leaves=0.02, back=300),
+}
+
+
+@dataclass
+class Watcher:
+    """One watcher and what it saw."""
+
+    store: Store
+    prefix: bytes
+    habit: Habit
+    chance: random.Random
+    spans: list[Span] = field(default_factory=list)
+    lists: list[Page] = field(default_factory=list)
+    cut_off: int = 0
+    compacted: int = 0
+    wrong: list[str] = field(default_factory=list)
+
+    async def follow(self, after: int, end: asyncio.Future[int]) -> None:
+        """Watch until everything up to `end`, once that is known, was told."""
+        cursor = max(after - self.habit.back, 1)
+        while not (end.done() and cursor >= end.result()):
+            span = Span(self.prefix, cursor)
+            try:
+                await self._one_span(span, end)
+                self.spans.append(span)
+                cursor = span.reached
+                # Sometimes back over what was seen already: the past must not have changed.
+                if self.habit.back and self.chance.random() < 0.2:
+                    cursor = max(cursor - self.chance.randrange(self.habit.back), 1)
+            except SlowWatcher as error:
+                self.cut_off += 1
+                self.spans.append(span)
+                if error.revision != span.reached:
+                    self.wrong.append(f"cut off at {error.revision}, but told up to {span.reached}")
+                cursor = error.revision
+            except Compacted:
+                self.compacted += 1
+                self.spans.append(span)
+                page = await self.store.range(self.prefix)
+                self.lists.append(page)
+                cursor = page.revision
+
+    async def _one_span(self, span: Span, end: asyncio.Future[int]) -> None:
+        async with aclosing(self.store.watch(span.prefix, span.after, bookmarks=BOOKMARKS)) as batches:
+            async for batch in batches:
+                span.batches.append(batch)
+                if end.done() and batch.revision >= end.result():
+                    return
+                if self.chance.random() < self.habit.leaves:
+                    return
+                if not end.done() and self.chance.random() < self.habit.dawdles / 20:
+                    await asyncio.sleep(self.habit.dawdles)
