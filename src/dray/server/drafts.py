@@ -8,7 +8,6 @@ server makes itself (metadata, carrying the status over) are made to both at onc
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -21,20 +20,20 @@ from dray.api.meta import ObjectMeta
 from dray.server.held import Held
 
 
-@dataclass(frozen=True)
 class Draft:
-    """An object of the internal version that is not stored yet."""
+    """An object of the internal version that is not stored yet; never changed, only followed by another."""
 
-    kind: Kind
-    document: dict[str, Any]
-    view: Any
+    __slots__ = ("_document", "kind", "view")
+
+    def __init__(self, kind: Kind, document: dict[str, Any] | None, view: Any) -> None:
+        self.kind = kind
+        self.view = view
+        self._document = document
 
     @classmethod
     def of_view(cls, kind: Kind, view: msgspec.Struct) -> Draft:
         """A draft of a closed kind."""
-        document = to_document(view)
-        document.setdefault("metadata", {})
-        return cls(kind, document, view)
+        return cls(kind, None, view)
 
     @classmethod
     def of_document(cls, document: Mapping[str, Any]) -> Draft:
@@ -50,19 +49,33 @@ class Draft:
         return cls(held.kind, document, decode_document(document).object)
 
     @property
+    def document(self) -> dict[str, Any]:
+        """The object as plain values; those of a closed kind are written out when first asked for."""
+        if self._document is None:
+            self._document = to_document(self.view)
+            self._document.setdefault("metadata", {})
+        return self._document
+
+    @property
     def metadata(self) -> dict[str, Any]:
-        found: dict[str, Any] = self.document["metadata"]
+        if self._document is None:
+            plain: dict[str, Any] = msgspec.to_builtins(self.view.metadata)
+            return plain
+        found: dict[str, Any] = self._document["metadata"]
         return found
 
     def with_metadata(self, metadata: Mapping[str, Any]) -> Draft:
         """The draft with other metadata; what is None or empty is left out."""
         kept = {name: value for name, value in metadata.items() if value not in (None, "", {}, [], ())}
         view = msgspec.structs.replace(self.view, metadata=msgspec.convert(kept, ObjectMeta))
-        return Draft(self.kind, self.document | {"metadata": kept}, view)
+        document = None if self._document is None else self._document | {"metadata": kept}
+        return Draft(self.kind, document, view)
 
     def with_field(self, name: str, value: Any, part: Any = None) -> Draft:
         """The draft with another top-level field; `part` is the same for the struct of a closed kind."""
-        document = {field: kept for field, kept in self.document.items() if field != name}
+        if self._document is None:
+            return Draft(self.kind, None, msgspec.structs.replace(self.view, **{name: part}))
+        document = {field: kept for field, kept in self._document.items() if field != name}
         if value is not None:
             document[name] = value
         if self.kind.open:
@@ -71,10 +84,14 @@ class Draft:
 
     def with_status_of(self, other: Draft | None) -> Draft:
         """The draft with the status of another one; without any when there is none."""
-        if self.kind.open:
-            return self.with_field("status", None if other is None else other.document.get("status"))
+        if self._document is not None:
+            written = None if other is None else other.document.get("status")
+            if self.kind.open:
+                return self.with_field("status", written)
+        else:
+            written = None
         fresh = type(self.view)().status if other is None else other.view.status
-        return self.with_field("status", None if other is None else other.document.get("status"), fresh)
+        return self.with_field("status", written, fresh)
 
     def filled(self, now: str) -> Draft:
         """The draft with the defaults of its kind."""

@@ -7,6 +7,7 @@ taken is told in a line. Whoever runs this decides when it ends: signals are not
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import socket
 import ssl
@@ -28,11 +29,40 @@ class ListenError(InputError):
     """The address cannot be listened on; says why and what to do."""
 
 
+class _Corked:
+    """A transport that writes what comes in one turn of the loop at once: the head and the body of an answer.
+
+    Each write is a TLS record and wakes the client, and most answers would be two.
+    """
+
+    def __init__(self, transport: Any, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport = transport
+        self._loop = loop
+        self._parts: list[bytes] = []
+
+    def write(self, part: bytes) -> None:
+        if not self._parts:
+            self._loop.call_soon(self._flush)
+        self._parts.append(part)
+
+    def _flush(self) -> None:
+        parts, self._parts = self._parts, []
+        if parts and not self._transport.is_closing():
+            self._transport.write(parts[0] if len(parts) == 1 else b"".join(parts))
+
+    def close(self) -> None:
+        self._flush()
+        self._transport.close()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+
 class _Certified(Connection):
     """A connection that tells the certificate its client showed."""
 
     def connection_made(self, transport: Any) -> None:
-        super().connection_made(transport)
+        super().connection_made(_Corked(transport, self.loop))
         certificate = transport.get_extra_info("peercert")
         self._tls: dict[object, object] = {"client_cert": certificate} if certificate else {}
 
@@ -84,6 +114,7 @@ class Httpd(uvicorn.Server):
             access_log=False,
             log_level="critical",
             server_header=False,
+            proxy_headers=False,
             date_header=True,
             backlog=BACKLOG,
             timeout_keep_alive=IDLE_SECONDS,

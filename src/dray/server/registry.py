@@ -85,19 +85,26 @@ class Registry:
         """Bring one object to what `decide` wants; raises the `Failure` of whoever objects."""
         place, kept = key(kind, namespace, name), keeper(kind)
         for attempt in range(ATTEMPTS):
-            async with self._turn(place, attempt):
-                await self._caught_up()
-                old = self.cache.at(place)
-                wanted = decide(old)
-                if isinstance(wanted, Same):
-                    assert old is not None
-                    return Written(old)
-                change = _change(request, kept, (namespace, name), old, wanted)
-                outcome = await self._commit(change, place)
-                if isinstance(outcome, Written):
-                    return outcome
-                await self.cache.reached(outcome.revision)
+            if attempt < PATIENT:
+                outcome = await self._attempt(request, kept, (namespace, name), place, decide)
+            else:
+                async with self._turn(place):
+                    outcome = await self._attempt(request, kept, (namespace, name), place, decide)
+            if isinstance(outcome, Written):
+                return outcome
+            await self.cache.reached(outcome.revision)
         raise conflict(kind, name, "too many others write at the same time; try again")
+
+    async def _attempt(
+        self, request: Request, kind: Kind, named: tuple[str, str], place: bytes, decide: Decide
+    ) -> Written | Conflict:
+        await self._caught_up()
+        old = self.cache.at(place)
+        wanted = decide(old)
+        if isinstance(wanted, Same):
+            assert old is not None
+            return Written(old)
+        return await self._commit(_change(request, kind, named, old, wanted), place)
 
     async def _commit(self, change: Change, place: bytes) -> Written | Conflict:
         old = change.old
@@ -142,11 +149,8 @@ class Registry:
             raise unavailable(f"the store does not answer: {broken}") from None
 
     @asynccontextmanager
-    async def _turn(self, place: bytes, attempt: int) -> AsyncIterator[None]:
+    async def _turn(self, place: bytes) -> AsyncIterator[None]:
         """After a few lost races, one after the other: that is faster than to lose again."""
-        if attempt < PATIENT:
-            yield
-            return
         turn = self._turns.setdefault(place, asyncio.Lock())
         try:
             async with turn:

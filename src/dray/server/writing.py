@@ -84,14 +84,13 @@ class Writing:
     ) -> Draft:
         """A draft as a new object of its kind; raises a `Failure` when it may not be one."""
         kind, now, (namespace, name) = draft.kind, self.world.now, place
-        draft = draft.with_metadata({**draft.metadata, "name": name, "namespace": namespace})
-        draft = self._readable(version, kind, lambda: newborn(draft)).filled(now)
-        draft, dropped = draft.gated(self.world.gates, None)
-        warnings += map(str, dropped)
         metadata = births.at_birth(
             kind, draft.metadata, name=name, namespace=namespace, uid=self.world.new_uid(), now=now
         )
         draft = draft.with_metadata(metadata)
+        draft = self._readable(version, kind, lambda: newborn(draft)).filled(now)
+        draft, dropped = draft.gated(self.world.gates, None)
+        warnings += map(str, dropped)
         errors = validate_create(draft.view)
         if errors:
             raise invalid(kind, name, placed(kind, version, errors))

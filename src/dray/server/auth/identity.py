@@ -12,6 +12,7 @@ from __future__ import annotations
 import ssl
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 from dray.clock import Clock, SystemClock
@@ -81,7 +82,13 @@ class Authenticator:
         return User(common[0], tuple(names.get("organizationName", ())))
 
     def _is_over(self, end: str) -> bool:
-        return ssl.cert_time_to_seconds(end) <= self._clock.now().timestamp()
+        return _seconds(end) <= self._clock.now().timestamp()
+
+
+@lru_cache(maxsize=4096)
+def _seconds(end: str) -> float:
+    """The end of a certificate; asked with every request of a connection, and slow to read."""
+    return ssl.cert_time_to_seconds(end)
 
 
 def is_open(path: str) -> bool:
