@@ -7,7 +7,7 @@ of a reading, the reading is empty; nothing here raises.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
 
@@ -25,6 +25,8 @@ class Scene:
 
     now: datetime
     cache: Cache | None = None
+    noted: dict[str, Mapping[str, str]] = field(default_factory=dict)
+    """What one row found out that the next may use, by namespace: why claims wait."""
 
 
 Cell = Callable[[Any, Scene], Any]

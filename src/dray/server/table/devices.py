@@ -9,6 +9,7 @@ import msgspec
 
 from dray.api.kinds import Kind, kind_named
 from dray.claims.rows import DeviceId, device_key
+from dray.server.cache import Cache
 from dray.server.held import Held
 from dray.server.table.column import (
     AGE,
@@ -108,12 +109,22 @@ def _why_pending(claim: Any, scene: Scene) -> str:
     if owners:
         held = scene.cache.get(pods, namespace, owners[0])
         return _why_unplaced(held.document) if held is not None else ""
-    if scene.cache.count(pods) > PODS_LOOKED_AT:
-        return ""
-    for held in scene.cache.all(pods, namespace):
-        if name.encode() in held.value and name in claims_of(pod := held.document):
-            return _why_unplaced(pod)
-    return ""
+    if namespace not in scene.noted:
+        scene.noted[namespace] = _why_claims_wait(scene.cache, pods, namespace)
+    return scene.noted[namespace].get(name, "")
+
+
+def _why_claims_wait(cache: Cache, pods: Kind, namespace: str) -> dict[str, str]:
+    """For every claim that an unplaced pod of a namespace uses, why the pod is not placed."""
+    found: dict[str, str] = {}
+    if cache.count(pods) > PODS_LOOKED_AT:
+        return found
+    for held in cache.all(pods, namespace):
+        if b'"resourceClaims"' in held.value and b'"PodScheduled"' in held.value:
+            pod = held.document
+            why = _why_unplaced(pod)
+            found |= dict.fromkeys(claims_of(pod), why) if why else {}
+    return found
 
 
 def _why_unplaced(pod: Any) -> str:
