@@ -7,14 +7,30 @@ from dray.server.auth.claimrules import AdminAccessRule, FinalizerRule, StatusRu
 from dray.server.auth.drivers import Drivers, NamingRule, SliceRule
 from dray.server.auth.escalation import EscalationRule
 from dray.server.auth.noderules import NodeRule
+from dray.server.auth.rules import Asked
 from dray.server.cache import Cache
-from dray.server.change import Rule
+from dray.server.change import CREATE, NOTHING, Change, Extra, Rule
+
+
+class CreationRule:
+    """Who makes an object by an update or a patch needs the right to create it, too."""
+
+    def __init__(self, access: Access) -> None:
+        self._access = access
+
+    def judge(self, change: Change) -> Extra:
+        if change.operation == CREATE and change.request.call.verb != CREATE:
+            kind = change.kind
+            asked = Asked("create", kind.group, kind.plural, "", change.namespace, change.name)
+            self._access.require(change.request.user, asked)
+        return NOTHING
 
 
 def confinement(cache: Cache, access: Access) -> tuple[Rule, ...]:
     """The rules, for a server that follows `cache` and asks `access`."""
     drivers = Drivers(cache, access)
     return (
+        CreationRule(access),
         NodeRule(),
         SliceRule(drivers),
         StatusRule(cache, access, drivers),

@@ -49,9 +49,10 @@ def asked_of(call: Call) -> Asked:
     name = call.name
     if not name and selector.startswith(_NAME_SELECTOR) and "," not in selector:
         name = selector.removeprefix(_NAME_SELECTOR).removeprefix("=")
-    return Asked(
-        call.verb, call.group, call.plural, call.subresource, call.namespace, name, selector=selector
-    )
+    namespace = call.namespace
+    if call.verb == "get" and call.plural == "namespaces" and not call.group:
+        namespace = call.name  # who works in a namespace may look at it
+    return Asked(call.verb, call.group, call.plural, call.subresource, namespace, name, selector=selector)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ import pytest
 from dray.server.auth.impersonation import impersonated
 from dray.server.call import User
 from dray.server.failures import Failure
-from tests.unit.server.auth.world import Court, World, grant, person, role, rule
+from tests.unit.server.auth.world import Court, World, grant, person, role, rule, thing
 
 BOSS, ADA, ED, STRANGER = person("boss"), person("ada"), person("ed"), person("stranger")
 RBAC = "rbac.authorization.k8s.io"
@@ -131,6 +131,19 @@ def test_roles_that_could_not_be_read_later_are_refused_now(court, document, wor
     assert failure is not None
     assert failure.code == 422
     assert words in failure.message
+
+
+def test_who_makes_an_object_by_a_patch_needs_the_right_to_create_it():
+    patcher = role("patcher", rule("patch update", "configmaps"))
+    made = thing("v1", "ConfigMap", "c", "a")
+    with World([patcher, grant("patcher", "joe"), grant("edit", "ed", namespace="a")]) as world:
+        court = Court(world)
+        for verb in ("patch", "update"):
+            failure = court.refuses(person("joe"), None, made, verb=verb)
+            assert failure is not None
+            assert 'User "joe" cannot create resource "configmaps"' in failure.message
+            assert court.refuses(person("joe"), made, made | {"data": {}}, verb=verb) is None
+            assert court.refuses(ED, None, made, verb=verb) is None
 
 
 # --- as somebody else ---

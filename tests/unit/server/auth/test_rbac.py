@@ -94,6 +94,17 @@ def test_a_selector_for_one_name_is_as_good_as_the_name():
     assert asked_of(Call("get", "/metrics")) == Asked("get", path="/metrics")
 
 
+def test_who_works_in_a_namespace_may_look_at_it_and_do_no_more():
+    def asked(verb: str) -> Asked:
+        return asked_of(Call(verb, "/api/v1/namespaces/a", plural="namespaces", name="a"))
+
+    with World([grant("view", "jane", namespace="a"), grant("cluster-admin", "ada", namespace="a")]) as world:
+        decide = Authorizer(world.cache).decide
+        assert decide(JANE, asked("get")).allowed
+        assert not decide(person("joe"), asked("get")).allowed
+        assert not decide(person("ada"), asked("patch")).allowed
+
+
 # --- bindings ---
 
 
