@@ -25,6 +25,8 @@ COMMANDS: Mapping[str, tuple[str, str]] = MappingProxyType(
         "allocate": ("dray.cli.allocate", "Give devices to everything that waits for them"),
         "explain": ("dray.cli.explain", "Tell which devices a pod gets, or why it gets none"),
         "server": ("dray.cli.server", "Serve the Kubernetes API for devices"),
+        "doctor": ("dray.cli.doctor", "Prove that ledger and audit log are whole, and repair the ledger"),
+        "fence": ("dray.cli.fence", "Declare a lost node harmless, so that others get its devices"),
         "lint": ("dray.cli.lint", "Find what is wrong in manifests"),
         "convert": ("dray.cli.convert", "Move manifests to another version of the API"),
         "cel": ("dray.cli.cel", "Try a selector on devices"),

@@ -42,6 +42,7 @@ from dray.server.errands import Errands
 from dray.server.gate import Gate
 from dray.server.guard import Guard
 from dray.server.houserules import ClaimNames, Namespaces
+from dray.server.ledgerpages import LedgerPages
 from dray.server.limits import Limits
 from dray.server.logs import Log
 from dray.server.metrics import Metrics
@@ -49,6 +50,7 @@ from dray.server.observing import Observing, watched
 from dray.server.openapi import OpenApi
 from dray.server.patching import Patching
 from dray.server.paths import Paths
+from dray.server.quotas import Quotas
 from dray.server.reading import Reading
 from dray.server.registry import Registry
 from dray.server.removing import Removing
@@ -110,6 +112,7 @@ class ApiServer:
         self.cache = Cache(store)
         self.metrics = Metrics()
         self._audit = AuditLog(choices.audit, choices.clock)
+        self._quotas = Quotas(self.cache, on_denied=partial(self.metrics.count, names.QUOTA_DENIED))
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[App]:
@@ -124,6 +127,7 @@ class ApiServer:
                 await begin_with(app.resources, documents)
                 past = forget_the_past(self._store, self._choices.clock.monotonic)
                 running += [tasks.create_task(collector.run()), tasks.create_task(past)]
+                running.append(tasks.create_task(self._quotas.keep(self._store)))
                 yield app
             finally:
                 self.cache.hub.close(Closed("the server is stopping"))
@@ -172,6 +176,7 @@ class ApiServer:
             ClaimNames(cache),
             *confinement(cache, access),
             Guard(cache, enforced=self._choices.ledger, on_denied=denied),
+            self._quotas,
         ]
 
     def _service(self, registry: Registry, reviewing: Reviewing) -> Service:
@@ -202,7 +207,7 @@ class ApiServer:
                     request.call.path, request.accept, request.headers, request.call.query
                 ),
             ),
-            {("get", "/metrics"): self._measured},
+            {("get", "/metrics"): self._measured, **LedgerPages(self._store, self.cache).pages()},
         )
 
     async def _measured(self, request: Request) -> Answer:

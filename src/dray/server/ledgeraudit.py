@@ -17,7 +17,7 @@ from dray.api.kinds import kind_named
 from dray.claims.allocated import may_be_allocated, read_claim
 from dray.claims.audit import Finding, Flaw, Snapshot, Standing, examine
 from dray.claims.published import NOWHERE, Published, pool_of, published, read_slice
-from dray.claims.rows import DEVICES, LEDGER, DeviceRow, Holder, device_at, read_row
+from dray.claims.rows import DEVICES, LEDGER, DeviceRow, Holder, Holding, device_at, read_row
 from dray.errors import DecodeError
 from dray.server.cache import Cache
 from dray.server.guard import CLAIMS, PREPARATIONS
@@ -166,27 +166,27 @@ async def _rewritten(store: Store, finding: Finding, seen: int) -> bool:
 
 
 def entries(cache: Cache, node: str = "") -> list[dict[str, Any]]:
-    """Who holds which device, for people: all of it, or what is in the hands of one node."""
+    """Who holds which device, for people: of all devices, or of those that are in the hands of one node."""
     found: list[dict[str, Any]] = []
     for entry in cache.rows(DEVICES):
+        device = str(device_at(entry.key))
         try:
             row: DeviceRow = read_row(entry.key, entry.value)
         except DecodeError as broken:
             if not node:
-                found.append({"device": str(device_at(entry.key)), "unreadable": str(broken)})
+                found.append({"device": device, "holders": [], "unreadable": str(broken)})
             continue
-        holders = [
-            {
-                "claim": str(holding.holder),
-                "uid": holding.holder.uid,
-                "share": holding.share,
-                "amounts": {name: str(amount) for name, amount in (holding.amounts or {}).items()},
-                "nodes": sorted(set(holding.prepared.values())),
-                "quarantined": holding.gone,
-            }
-            for holding in row.holdings
-            if not node or node in holding.prepared.values()
-        ]
-        if holders:
-            found.append({"device": str(device_at(entry.key)), "holders": holders})
+        if not node or any(node in holding.prepared.values() for holding in row.holdings):
+            found.append({"device": device, "holders": [_shown(holding) for holding in row.holdings]})
     return found
+
+
+def _shown(holding: Holding) -> dict[str, Any]:
+    return {
+        "claim": str(holding.holder),
+        "uid": holding.holder.uid,
+        "share": holding.share,
+        "amounts": {name: str(amount) for name, amount in (holding.amounts or {}).items()},
+        "nodes": sorted(set(holding.prepared.values())),
+        "quarantined": holding.gone,
+    }

@@ -1,0 +1,58 @@
+"""How commands reach a server: the options they share, and one connection for as long as a command runs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from dray.client.caller import Caller
+    from dray.client.client import Client
+
+F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T")
+
+
+def server_options(command: F) -> F:
+    """`--kubeconfig` and `--context`."""
+    for option in (
+        click.option("--context", default="", metavar="NAME", help="The context of the kubeconfig to use."),
+        click.option(
+            "--kubeconfig",
+            default="",
+            metavar="FILE",
+            help="How to reach the server; otherwise $KUBECONFIG or the usual file.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+@asynccontextmanager
+async def reached(kubeconfig: str, context: str) -> AsyncIterator[tuple[Client, Caller]]:
+    """A client of the server, and its caller for paths that are no resources."""
+    from dray.client.caller import Caller, Habits
+    from dray.client.client import Client
+    from dray.client.http import Http
+    from dray.client.kubeconfig import find_access
+
+    transport = Http(find_access(kubeconfig, context))
+    habits = Habits()
+    client = Client(transport, habits)
+    try:
+        yield client, Caller(transport, habits)
+    finally:
+        await client.close()
+
+
+def done(work: Awaitable[T]) -> T:
+    """Run to the end of something that waits."""
+
+    async def ended() -> T:
+        return await work
+
+    return asyncio.run(ended())
