@@ -37,6 +37,7 @@ from dray.server.cache import Cache
 from dray.server.call import Answer, Call, Request, User
 from dray.server.change import Rule
 from dray.server.collector import Collector
+from dray.server.digest import Comparison, Watchdog
 from dray.server.discovery import Discovery
 from dray.server.errands import Errands
 from dray.server.gate import Gate
@@ -112,6 +113,7 @@ class ApiServer:
         self.cache = Cache(store)
         self.metrics = Metrics()
         self._audit = AuditLog(choices.audit, choices.clock)
+        self._watchdog = Watchdog(self.cache, store, self._compared)
         self._quotas = Quotas(self.cache, on_denied=partial(self.metrics.count, names.QUOTA_DENIED))
 
     @asynccontextmanager
@@ -126,7 +128,7 @@ class ApiServer:
                 documents = [*first_documents(self._choices.ca_pem), *bootstrap_documents()]
                 await begin_with(app.resources, documents)
                 past = forget_the_past(self._store, self._choices.clock.monotonic)
-                running += [tasks.create_task(collector.run()), tasks.create_task(past)]
+                running += map(tasks.create_task, (collector.run(), past, self._watchdog.run()))
                 running.append(tasks.create_task(self._quotas.keep(self._store)))
                 yield app
             finally:
@@ -176,6 +178,7 @@ class ApiServer:
             ClaimNames(cache),
             *confinement(cache, access),
             Guard(cache, enforced=self._choices.ledger, on_denied=denied),
+            Quotas(cache, on_denied=partial(self.metrics.count, names.QUOTA_DENIED)),
             self._quotas,
         ]
 
@@ -200,7 +203,12 @@ class ApiServer:
     def _paths(self, served: Sequence[Kind]) -> Paths:
         discovery, openapi = Discovery(served, self._choices.address), OpenApi(served)
         return Paths(
-            {"ping": lambda: None, "store": self._store_trouble},
+            {
+                "ping": lambda: None,
+                "store": lambda: self.cache.trouble,
+                "cache": self._watchdog.check,
+                "audit": lambda: self._audit.trouble or None,
+            },
             (
                 lambda request: discovery.answer(request.call.path, request.accept, request.headers),
                 lambda request: openapi.answer(
@@ -213,5 +221,7 @@ class ApiServer:
     async def _measured(self, request: Request) -> Answer:
         return Answer(200, self.metrics.render(), CONTENT_TYPE_LATEST)
 
-    def _store_trouble(self) -> str | None:
-        return self.cache.trouble
+    def _compared(self, found: Comparison) -> None:
+        self.metrics.count(names.DIGESTS, "equal" if found.equal else "different")
+        if not found.equal:
+            self._choices.log.error("the cache differs from the store", difference=found.differences[0])

@@ -21,8 +21,8 @@ from typing import Final
 
 from dray.api.kinds import KINDS, Kind
 from dray.server.held import ROOT, Held, key, kind_prefix, prefix
-from dray.store import Batch, Entry, Store
-from dray.store.errors import Compacted, FutureRevision
+from dray.store import Batch, Entry, Event, Store
+from dray.store.errors import Closed, Compacted, Damaged, FutureRevision, StoreError
 from dray.store.feed import Hub
 
 Listener = Callable[[Held | None, Held | None], None]
@@ -35,6 +35,7 @@ REMEMBERED_BYTES: Final = 64 * 1024 * 1024
 EVERYTHING: Final = b"/"
 
 PAGE: Final = 2_000
+RETRY_SECONDS: Final = 0.5
 
 
 class Cache:
@@ -49,6 +50,7 @@ class Cache:
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []
         self._recent = _Recent()
         self._ended: BaseException | None = None
+        self._trouble: str | None = None
         self.hub = Hub(0)
 
     @property
@@ -58,36 +60,60 @@ class Cache:
 
     @property
     def trouble(self) -> str | None:
-        """Why the cache does not follow the store any more; None while it does."""
-        return None if self._ended is None else f"the store is not followed any more: {self._ended}"
+        """Why the cache does not follow the store; None while it does."""
+        return self._trouble
 
     async def fill(self) -> None:
-        """Read everything there is."""
+        """Read everything there is, and find out what changed since the cache last knew."""
         page = await self._store.range(EVERYTHING, limit=PAGE)
         revision = page.revision
+        missing = self._objects.keys() | self._rows.keys()
+        events: list[Event] = []
         while True:
             for entry in page.entries:
-                self._set(entry.key, entry)
+                missing.discard(entry.key)
+                before = self._entry(entry.key)
+                if before is None or before.mod_revision != entry.mod_revision:
+                    events.append(Event(entry.key, revision, entry, before))
             if not page.more:
                 break
             page = await self._store.range(
                 EVERYTHING, start_after=page.entries[-1].key, limit=PAGE, revision=revision
             )
-        self.hub.revision = self._recent.begin = revision
+        events += (Event(place, revision, None, self._entry(place)) for place in sorted(missing))
+        self._take(Batch(revision, tuple(events)), remember=False)
+        self._recent.clear(revision)
 
     async def follow(self) -> None:
         """Follow the store until it is closed; the owner runs this as a task."""
         try:
-            async with aclosing(self._store.watch(EVERYTHING, self.revision, bookmarks=1.0)) as batches:
-                async for batch in batches:
-                    self._take(batch)
+            while True:
+                try:
+                    await self._follow()
+                except (Closed, Damaged):
+                    raise
+                except Compacted:
+                    await self.fill()
+                except StoreError as broken:
+                    self._trouble = f"the store cannot be followed: {broken}"
+                    await asyncio.sleep(RETRY_SECONDS)
         except BaseException as ended:
-            self._ended = ended
-            self.hub.close(ended if isinstance(ended, Exception) else TimeoutError())
-            for _, waiting in self._waiting:
-                if not waiting.done():
-                    waiting.set_exception(ended)
+            self._end(ended)
             raise
+
+    async def _follow(self) -> None:
+        async with aclosing(self._store.watch(EVERYTHING, self.revision, bookmarks=1.0)) as batches:
+            async for batch in batches:
+                self._trouble = None
+                self._take(batch)
+
+    def _end(self, ended: BaseException) -> None:
+        self._ended = ended
+        self._trouble = f"the store is not followed any more: {ended}"
+        self.hub.close(ended if isinstance(ended, Exception) else Closed("the server is stopping"))
+        for _, waiting in self._waiting:
+            if not waiting.done():
+                waiting.set_exception(ended)
 
     def get(self, kind: Kind, namespace: str, name: str) -> Held | None:
         """One object as it is now."""
@@ -172,15 +198,22 @@ class Cache:
                     return batches
         raise Compacted(after)
 
-    def _take(self, batch: Batch) -> None:
+    def _take(self, batch: Batch, *, remember: bool = True) -> None:
         for event in batch.events:
             self._set(event.key, event.entry)
         if batch.events:
-            self._recent.add(batch)
+            if remember:
+                self._recent.add(batch)
             self.hub.publish([batch])
         self.hub.revision = max(self.hub.revision, batch.revision)
         if self._waiting:
             self._wake()
+
+    def _entry(self, place: bytes) -> Entry | None:
+        held = self._objects.get(place)
+        if held is None:
+            return self._rows.get(place)
+        return Entry(place, held.value, 0, held.revision, 0)
 
     def _set(self, place: bytes, entry: Entry | None) -> None:
         if place.startswith(ROOT):
@@ -250,6 +283,12 @@ class _Recent:
         self._events = self._bytes = 0
         self.begin = 0
         """Every change after this revision is remembered."""
+
+    def clear(self, revision: int) -> None:
+        """Begin anew; what was before is not known in one piece."""
+        self._batches.clear()
+        self._events = self._bytes = 0
+        self.begin = revision
 
     def add(self, batch: Batch) -> None:
         self._batches.append(batch)
