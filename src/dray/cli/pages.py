@@ -16,6 +16,7 @@ from dray.api.defaults import DEFAULTS, NOW
 from dray.api.gated import GATED
 from dray.api.kinds import KINDS, Kind
 from dray.api.validate import LIMITS
+from dray.api.words import words_of
 from dray.gates import GATES, GateSet
 from dray.lint import RULES
 
@@ -149,10 +150,10 @@ def _anchor(kind: Kind) -> str:
 def _kind(kind: Kind) -> str:
     about = _about(kind.type) + (" Open: other fields are kept." if kind.open else "")
     rows = [
-        [f"`{field}`", shape, _default(kind, field), _code(_gates_of(kind, field))]
-        for field, shape in _fields(kind.type, "")
+        [f"`{field}`", shape, _default(kind, field), _code(_gates_of(kind, field)), words]
+        for field, shape, words in _fields(kind.type, "")
     ]
-    return f"## {_title(kind)}\n\n{about}\n\n" + _table(["field", "type", "default", "gates"], rows)
+    return f"## {_title(kind)}\n\n{about}\n\n" + _table(["field", "type", "default", "gates", "about"], rows)
 
 
 def _default(kind: Kind, field: str) -> str:
@@ -183,18 +184,19 @@ _LEAVES = ("ObjectMeta", "NodeSelector")
 """Structs that are everywhere and the same everywhere; their fields are not repeated."""
 
 
-def _fields(shape: type, prefix: str) -> Iterator[tuple[str, str]]:
-    """Every field below a struct, by its path, with its type in words."""
+def _fields(shape: type, prefix: str) -> Iterator[tuple[str, str, str]]:
+    """Every field below a struct, by its path, with its type and what it is for."""
+    words = words_of(shape)
     info = inspect.type_info(shape)
     assert isinstance(info, inspect.StructType)
     for field in info.fields:
         path = f"{prefix}{field.encode_name}"
         marks, inner = _unwrapped(field.type)
         if isinstance(inner, inspect.StructType) and inner.cls.__name__ not in _LEAVES:
-            yield path + marks, _many(marks, inner.cls.__name__)
+            yield path + marks, _many(marks, inner.cls.__name__), words[field.encode_name]
             yield from _fields(inner.cls, f"{path}{marks}.")
         else:
-            yield path + marks, _many(marks, _word(inner))
+            yield path + marks, _many(marks, _word(inner)), words[field.encode_name]
 
 
 def _many(marks: str, word: str) -> str:

@@ -56,12 +56,12 @@ def test_a_page_holds_its_whole_table(page: str, words: list[str]) -> None:
     assert [word for word in words if word not in text] == []
 
 
-def test_fields_show_their_type_default_and_gates() -> None:
+def test_fields_show_their_type_default_gates_and_what_they_are_for() -> None:
     text = pages.kinds()
     assert "| `spec.devices.requests[].exactly.allocationMode` | string | `ExactCount` |  |" in text
     assert "| `spec.devices.requests[].exactly.adminAccess` | boolean |  | `DRAAdminAccess` |" in text
     assert "| `spec.devices[].taints[].timeAdded` | time | the time | `DRADeviceTaints` |" in text
-    assert "| `spec.devices[].capacity{}.value` | Quantity |  |  |" in text
+    assert "| `spec.devices[].capacity{}.value` | Quantity |  |  | How much the device has." in text
 
 
 def test_links_to_kinds_lead_to_their_titles() -> None:
