@@ -3,7 +3,8 @@
 Theory of operation: both questions walk the object along its `Structure` and stop at whatever is owned as
 one: plain values, atomic maps and lists. Parts that are equal are skipped without looking inside, so a write
 costs what it changes. Two sets come out of a comparison: what is new or different, and what is gone. A map or
-list that was not there before is itself a member, with everything in it, unless it is always there.
+list that was not there before is itself a member, with everything in it, unless it is always there. Of what
+is gone only the topmost place is named.
 
 Rules for this file: no managers, no entries; only objects and trees of fields.
 """
@@ -26,6 +27,7 @@ class Comparison(NamedTuple):
     changed: Tree
     """Fields that are new or have another value."""
     removed: Tree
+    """Places that are gone, with everything below them."""
 
 
 def fields_of(structure: Structure, document: Mapping[str, Any]) -> Tree:
@@ -118,7 +120,7 @@ def _compare_place(
     if was is _MISSING:
         found[0][step] = _whole(structure, now)
     elif now is _MISSING:
-        found[1][step] = _whole(structure, was)
+        found[1][step] = LEAF
     elif not structure.atomic and _walkable(structure, was, now):
         below: tuple[Tree, Tree] = {}, {}
         if isinstance(was, dict) or isinstance(now, dict):
@@ -131,7 +133,7 @@ def _compare_place(
     elif not (_empty(was) and _empty(now)):
         found[0][step] = LEAF
         if isinstance(was, (dict, list)) and type(was) is not type(now):
-            found[1][step] = _whole(structure, was)
+            found[1][step] = LEAF
 
 
 def _filled(was: Any, now: Any) -> tuple[Any, Any]:

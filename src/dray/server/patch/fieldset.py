@@ -150,6 +150,22 @@ def _node_without(below: Tree, other: Tree) -> Tree | None:
     return rest or None
 
 
+def cut(a: Tree, gone: Tree) -> Tree:
+    """Members of the first that are none of the second and stand below none of them."""
+    if not a or not gone or gone.keys().isdisjoint(a):
+        return a
+    rest: Tree = {}
+    for step, below in a.items():
+        other = gone.get(step)
+        if other is None:
+            rest[step] = below
+        elif other and SELF not in other:
+            kept = cut(below, other)
+            if kept or not below:
+                rest[step] = LEAF if len(kept) == 1 and SELF in kept else kept
+    return rest
+
+
 def intersection(a: Tree, b: Tree) -> Tree:
     """Members of both."""
     shared: Tree = {}

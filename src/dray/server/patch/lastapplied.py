@@ -12,7 +12,7 @@ from typing import Any, Final
 from dray.api.jsontext import MAX_DEPTH, read_json, write_json
 from dray.errors import DecodeError
 from dray.server.patch.comparing import compare, fields_of
-from dray.server.patch.fieldset import Tree, difference
+from dray.server.patch.fieldset import Tree, cut, difference
 from dray.server.patch.limits import depth_of
 from dray.server.patch.structure import Structure
 
@@ -28,7 +28,7 @@ def still_as_applied(structure: Structure, live: Document) -> Tree:
     if remembered is None:
         return {}
     changed, removed = compare(structure, remembered, live)
-    return difference(difference(fields_of(structure, remembered), changed), removed)
+    return cut(difference(fields_of(structure, remembered), changed), removed)
 
 
 def renewed(document: Document, configuration: Document, manager: str) -> Document:

@@ -34,7 +34,7 @@ from dray.server.patch.entries import (
     written,
 )
 from dray.server.patch.errors import ApplyConflict, Conflict, malformed
-from dray.server.patch.fieldset import SELF, Tree, difference, intersection, members, union
+from dray.server.patch.fieldset import SELF, Tree, cut, difference, intersection, members, union
 from dray.server.patch.limits import check_depth
 from dray.server.patch.structure import Structure, structure_of
 
@@ -99,7 +99,7 @@ def updated(
     after: list[Entry] = []
     mine: Entry | None = None
     for entry in standing:
-        rest = entry.with_fields(difference(difference(entry.fields, changed), removed))
+        rest = entry.with_fields(cut(difference(entry.fields, changed), removed))
         if entry.is_writer(manager, UPDATE, version, subresource):
             mine = rest
         else:
@@ -147,7 +147,7 @@ def applied(
     if not force:
         _check_conflicts(structure, manager, before, _taken(others, comparison))
     after = [
-        entry.with_fields(difference(difference(entry.fields, comparison.changed), comparison.removed))
+        entry.with_fields(cut(difference(entry.fields, comparison.changed), comparison.removed))
         for entry in others
     ]
     same = last is not None and last.fields == named and document == before

@@ -83,6 +83,11 @@ def always(structure: Structure) -> Structure:
     return replace(structure, always=True)
 
 
+def one(structure: Structure) -> Structure:
+    """The same map, owned and replaced as one."""
+    return replace(structure, atomic=True)
+
+
 def retaining(structure: Structure) -> Structure:
     """The same map, with patches that may say which keys remain."""
     return replace(structure, strategy=RETAIN)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dray.server.patch.comparing import fields_of
-from dray.server.patch.fieldset import FieldSet
+from dray.server.patch.fieldset import FieldSet, cut
 from dray.server.patch.structure import structure_of
 from tests.unit.server.patch.kinds import POD
 
@@ -65,6 +65,17 @@ def test_what_is_left_of_nothing_is_nothing():
     assert whole.difference(fields({"f:spec": {"f:replicas": {}}})).emit() == {
         "f:spec": {"f:containers": {'k:{"name":"a"}': {".": {}, "f:image": {}}}}
     }
+
+
+def test_what_is_cut_goes_with_everything_below():
+    tree = {"f:a": {".": {}, "f:x": {}}, "f:b": {".": {}, "f:y": {}}, "f:c": {}}
+    assert cut(tree, {"f:a": {}}) == {"f:b": {".": {}, "f:y": {}}, "f:c": {}}
+    assert cut(tree, {"f:b": {"f:y": {}}, "f:c": {"f:z": {}}}) == {
+        "f:a": {".": {}, "f:x": {}},
+        "f:b": {},
+        "f:c": {},
+    }
+    assert cut(tree, tree) == {}
 
 
 @pytest.mark.parametrize(

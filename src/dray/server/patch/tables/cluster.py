@@ -12,6 +12,7 @@ from dray.server.patch.shape import (
     Structure,
     always,
     keyed,
+    one,
     rows,
     set_of_values,
     struct,
@@ -31,15 +32,17 @@ _WEBHOOK = struct(
     clientConfig=ALWAYS, matchConditions=keyed("name"), namespaceSelector=ONE, objectSelector=ONE
 )
 
-_MATCHED = struct(
-    excludeResourceRules=rows(ONE),
-    namespaceSelector=ONE,
-    objectSelector=ONE,
-    resourceRules=rows(ONE),
+_MATCHED = one(
+    struct(
+        excludeResourceRules=rows(ONE),
+        namespaceSelector=ONE,
+        objectSelector=ONE,
+        resourceRules=rows(ONE),
+    )
 )
 
 _POLICY_SPEC = struct(
-    matchConditions=keyed("name"), matchConstraints=_MATCHED, paramKind=ONE, variables=keyed("name")
+    matchConditions=keyed("name"), matchConstraints=_MATCHED, paramKind=ONE, variables=keyed("name", of=ONE)
 )
 
 _BINDING_SPEC = struct(matchResources=_MATCHED, paramRef=ONE, validationActions=set_of_values())
@@ -75,7 +78,10 @@ CLUSTER: Mapping[tuple[str, str], Structure] = MappingProxyType(
             spec=always(struct(priorityLevelConfiguration=ALWAYS)), status=_WITH_CONDITIONS
         ),
         (_FAIRNESS, "PriorityLevelConfiguration"): kind(spec=ALWAYS, status=_WITH_CONDITIONS),
-        ("discovery.k8s.io", "EndpointSlice"): kind(ports=rows(ONE)),
+        ("discovery.k8s.io", "EndpointSlice"): kind(
+            endpoints=rows(struct(addresses=set_of_values(), conditions=ALWAYS, targetRef=ONE)),
+            ports=rows(ONE),
+        ),
         (_NETWORK, "Ingress"): kind(spec=always(_INGRESS_SPEC), status=always(struct(loadBalancer=ALWAYS))),
         (_NETWORK, "IngressClass"): kind(spec=ALWAYS),
         (_NETWORK, "IPAddress"): kind(spec=ALWAYS),

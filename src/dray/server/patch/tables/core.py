@@ -63,7 +63,13 @@ _VOLUME_SPEC = struct(
     storageos=struct(secretRef=ONE),
 )
 
-_EVENT = kind(involvedObject=always(ONE), regarding=always(ONE), related=ONE, source=ALWAYS)
+_EVENT = kind(
+    deprecatedSource=ALWAYS,
+    involvedObject=always(ONE),
+    regarding=always(ONE),
+    related=ONE,
+    source=ALWAYS,
+)
 
 _RBAC = "rbac.authorization.k8s.io"
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from types import MappingProxyType
-
-from dray.server.patch.shape import MERGE, ONE, Structure, always, keyed, rows, set_of_values, struct
+from dray.server.patch.shape import MERGE, ONE, Structure, always, keyed, one, rows, set_of_values, struct
 
 METADATA: Structure = always(
     struct(
@@ -13,7 +11,7 @@ METADATA: Structure = always(
     )
 )
 
-NODE_SELECTOR = Structure(fields=MappingProxyType({"nodeSelectorTerms": rows(ONE)}), atomic=True)
+NODE_SELECTOR = one(struct(nodeSelectorTerms=rows(ONE)))
 
 
 def kind(**parts: Structure) -> Structure:
