@@ -68,7 +68,7 @@ def test_what_is_left_of_nothing_is_nothing():
 
 
 def test_what_is_cut_goes_with_everything_below():
-    tree = {"f:a": {".": {}, "f:x": {}}, "f:b": {".": {}, "f:y": {}}, "f:c": {}}
+    tree: dict = {"f:a": {".": {}, "f:x": {}}, "f:b": {".": {}, "f:y": {}}, "f:c": {}}
     assert cut(tree, {"f:a": {}}) == {"f:b": {".": {}, "f:y": {}}, "f:c": {}}
     assert cut(tree, {"f:b": {"f:y": {}}, "f:c": {"f:z": {}}}) == {
         "f:a": {".": {}, "f:x": {}},

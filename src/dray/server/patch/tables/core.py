@@ -18,14 +18,20 @@ from dray.server.patch.shape import (
     struct,
 )
 from dray.server.patch.tables.metadata import METADATA, NODE_SELECTOR, kind
-from dray.server.patch.tables.pods import CLAIM_SPEC, POD, TEMPLATE
+from dray.server.patch.tables.pods import CLAIM_SPEC, POD, TEMPLATE, VOLUME_HEALTH
 
 _WITH_CONDITIONS = always(struct(conditions=CONDITIONS))
 
 _NODE_CONFIG = struct(configMap=struct())
 
 _NODE = kind(
-    spec=always(struct(configSource=_NODE_CONFIG, podCIDRs=set_of_values(MERGE))),
+    spec=always(
+        struct(
+            configSource=_NODE_CONFIG,
+            podCIDRs=set_of_values(MERGE),
+            podPreemptionPolicy=struct(disableResizePreemption=set_of_values()),
+        )
+    ),
     status=always(
         struct(
             addresses=keyed("type"),
@@ -93,7 +99,10 @@ CORE: Mapping[tuple[str, str], Structure] = MappingProxyType(
         ("", "ReplicationController"): kind(
             spec=always(struct(selector=ONE, template=TEMPLATE)), status=_WITH_CONDITIONS
         ),
-        ("", "PersistentVolumeClaim"): kind(spec=always(CLAIM_SPEC), status=_WITH_CONDITIONS),
+        ("", "PersistentVolumeClaim"): kind(
+            spec=always(CLAIM_SPEC),
+            status=always(struct(conditions=CONDITIONS, healthStatus=VOLUME_HEALTH)),
+        ),
         ("", "PersistentVolume"): kind(spec=always(_VOLUME_SPEC), status=ALWAYS),
         ("coordination.k8s.io", "Lease"): kind(spec=ALWAYS),
         ("coordination.k8s.io", "LeaseCandidate"): kind(spec=ALWAYS),

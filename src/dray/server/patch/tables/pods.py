@@ -33,6 +33,8 @@ _CONTAINER = struct(
     volumeMounts=keyed("mountPath"),
 )
 
+VOLUME_HEALTH: Structure = struct(healthConditions=keyed("status", "reason", strategy=()))
+
 CLAIM_SPEC: Structure = struct(dataSource=ONE, resources=ALWAYS, selector=ONE)
 """The spec of a persistent volume claim."""
 
@@ -98,6 +100,8 @@ _POD_STATUS = struct(
     hostIPs=merged_only("ip"),
     podIPs=keyed("ip"),
     resourceClaimStatuses=keyed("name", strategy=MERGE_RETAIN),
+    resources=RESOURCES,
+    volumeHealth=keyed("name", of=VOLUME_HEALTH, strategy=()),
 )
 
 POD: Structure = kind(spec=always(POD_SPEC), status=always(_POD_STATUS))
