@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from dray.cli import credentials
 from dray.cli.options import gates_option
 
 if TYPE_CHECKING:
@@ -121,3 +122,6 @@ def _tell(started: Started) -> None:
     click.echo("use it with:", err=True)
     click.echo(f"  export KUBECONFIG={started.kubeconfig.resolve()}")
     click.echo("  kubectl get resourceslices", err=True)
+
+
+command.add_command(credentials.command, "credentials")

@@ -62,13 +62,19 @@ class Certificates:
         self._clock = clock
         with alone_in(directory):
             self._key, self._ca = self._authority()
-        self.renew()
 
     @classmethod
     def open(cls, directory: Path, names: Sequence[str] = (), clock: Clock | None = None) -> Certificates:
         """Open the directory and make what is missing; `names` are host names and addresses to serve."""
         private_directory(directory)
-        return cls(directory, names, clock or SystemClock())
+        certificates = cls(directory, names, clock or SystemClock())
+        certificates.renew()
+        return certificates
+
+    @classmethod
+    def of_clients(cls, directory: Path, clock: Clock | None = None) -> Certificates:
+        """Open the directory to make certificates of clients; what the server itself shows is left alone."""
+        return cls(directory, (), clock or SystemClock())
 
     @property
     def ca_pem(self) -> bytes:
