@@ -21,10 +21,13 @@ class Truth:
         """Replay writes with the revisions at which they were acknowledged."""
         truth = cls(start)
         state = dict(start)
-        for revision, writes in sorted(done, key=lambda pair: pair[0]):
+        by_revision: dict[int, list[Sequence[Write]]] = {}
+        for revision, writes in done:
+            by_revision.setdefault(revision, []).append(writes)
+        for revision, told in sorted(by_revision.items()):
+            writes = _real(told, state)
             events = tuple(event for write in writes if (event := _applied(state, write, revision)))
             if events:
-                assert revision not in truth._events, f"two writes were told revision {revision}"
                 truth._events[revision] = events
                 truth._revisions.append(revision)
         return truth
@@ -51,6 +54,17 @@ class Truth:
                 else:
                     state[event.key] = event.entry
         return state
+
+
+def _real(told: list[Sequence[Write]], state: dict[bytes, Entry]) -> Sequence[Write]:
+    """The transaction that made the revision, among those that were told it.
+
+    The others deleted what was not there any more, and were told where the store stood. Hence everything they
+    name that was there before is among what the real one removed.
+    """
+    putting = [writes for writes in told if not all(isinstance(write, Delete) for write in writes)]
+    assert len(putting) < 2, f"two transactions were told one revision: {putting}"
+    return max(putting or told, key=lambda writes: sum(write.key in state for write in writes))
 
 
 def _applied(state: dict[bytes, Entry], write: Write, revision: int) -> Event | None:

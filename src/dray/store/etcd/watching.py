@@ -128,6 +128,9 @@ class EtcdWatch:
                 revision, events = event.kv.mod_revision, []
             current = None if event.type == DELETED else self._to_entry(event.kv)
             previous = self._to_entry(event.prev_kv) if event.HasField("prev_kv") else None
+            if previous is None and (current is None or current.version > 1):
+                # etcd looks it up late, and leaves it out without a word when it was compacted meanwhile.
+                raise Compacted(self.cursor)
             key = current.key if current else self._to_entry(event.kv).key
             events.append(Event(key, revision, current, previous))
         if events:
