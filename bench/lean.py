@@ -1,0 +1,112 @@
+"""A client that costs little: requests as ready bytes over kept connections, answers cut out of the stream.
+
+Rules for this file: it trusts the server it measures. Nothing here is for clients that meet other servers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import ssl
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import yaml
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where a server is, and how it is spoken to."""
+
+    host: str
+    port: int
+    tls: ssl.SSLContext
+
+    @classmethod
+    def of_kubeconfig(cls, path: Path) -> Address:
+        """What a kubeconfig with embedded certificates says."""
+        config = yaml.safe_load(path.read_text("utf-8"))
+        cluster, user = config["clusters"][0]["cluster"], config["users"][0]["user"]
+        url = urlsplit(cluster["server"])
+        assert url.hostname is not None
+        assert url.port is not None
+        authority = base64.b64decode(cluster["certificate-authority-data"]).decode()
+        tls = ssl.create_default_context(cadata=authority)
+        with tempfile.TemporaryDirectory() as folder:
+            pem = Path(folder) / "client.pem"
+            parts = (user["client-certificate-data"], user["client-key-data"])
+            pem.write_bytes(b"\n".join(map(base64.b64decode, parts)))
+            tls.load_cert_chain(pem)
+        return cls(url.hostname, url.port, tls)
+
+
+def packed(method: str, path: str, body: bytes = b"") -> bytes:
+    """A request as bytes."""
+    head = f"{method} {path} HTTP/1.1\r\nhost: bench\r\nuser-agent: bench/1\r\naccept: application/json\r\n"
+    if not body:
+        return f"{head}\r\n".encode()
+    return f"{head}content-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n".encode() + body
+
+
+class Wire(asyncio.Protocol):
+    """One connection: a request at a time, or a stream of lines for ever."""
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+        self._waiting: asyncio.Future[tuple[int, bytes]] | None = None
+        self._stream: Callable[[bytes], None] | None = None
+        self.transport: Any = None
+        self.lost = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = transport
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.lost = True
+        if self._waiting is not None and not self._waiting.done():
+            self._waiting.set_exception(exc or ConnectionResetError("the server closed the connection"))
+
+    def data_received(self, data: bytes) -> None:
+        if self._stream is not None:
+            self._stream(data)
+            return
+        self._buffer += data
+        end = self._buffer.find(b"\r\n\r\n")
+        if end < 0 or self._waiting is None:
+            return
+        head = bytes(self._buffer[:end]).lower()
+        code = int(head[9:12])
+        start = head.find(b"content-length:")
+        if start < 0:
+            raise ValueError("an answer without a length; streams are read with `stream`")
+        length = int(head[start + 15 :].split(b"\r\n", 1)[0])
+        if len(self._buffer) < end + 4 + length:
+            return
+        body = bytes(self._buffer[end + 4 : end + 4 + length])
+        del self._buffer[: end + 4 + length]
+        waiting, self._waiting = self._waiting, None
+        waiting.set_result((code, body))
+
+    async def call(self, request: bytes) -> tuple[int, bytes]:
+        """Send a request; the code and the body of its answer."""
+        self._waiting = asyncio.get_running_loop().create_future()
+        self.transport.write(request)
+        return await self._waiting
+
+    def stream(self, request: bytes, take: Callable[[bytes], None]) -> None:
+        """Send a request whose answer never ends; `take` gets whatever comes."""
+        self._stream = take
+        self.transport.write(request)
+
+
+async def connect(address: Address) -> Wire:
+    """A connection to the server."""
+    loop = asyncio.get_running_loop()
+    _, wire = await loop.create_connection(
+        Wire, address.host, address.port, ssl=address.tls, server_hostname=address.host
+    )
+    return wire
