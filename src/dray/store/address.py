@@ -24,17 +24,21 @@ TLS_FILES = ("ca", "cert", "key")
 
 async def open_store(address: str) -> Store:
     """Open the store at the address; raises `OpenError` with what to do."""
-    scheme, colon, rest = address.partition(":")
     if address == "memory:":
         return MemoryStore()
-    if scheme in ("etcd", "etcds") and colon:
-        return await _open_etcd(scheme, rest, address)
-    if scheme == "sqlite" and colon:
-        return await SqliteStore.open(_path(rest, address))
-    return await SqliteStore.open(_path(address, address))
+    path = sqlite_path(address)
+    if path is not None:
+        return await SqliteStore.open(path)
+    scheme, _, rest = address.partition(":")
+    return await _open_etcd(scheme, rest, address)
 
 
-def _path(text: str, address: str) -> Path:
+def sqlite_path(address: str) -> Path | None:
+    """The file that the address names; None when it names something else than a file."""
+    scheme, colon, rest = address.partition(":")
+    if address == "memory:" or (colon and scheme in ("etcd", "etcds")):
+        return None
+    text = rest if colon and scheme == "sqlite" else address
     if not text or "://" in text:
         raise OpenError(
             f"`{address}` is no store; give `memory:`, the path of a file, or `etcd://host:port/prefix`"

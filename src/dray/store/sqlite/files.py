@@ -149,16 +149,21 @@ def _create(path: Path) -> None:
         leftover.unlink(missing_ok=True)
     os.close(os.open(building, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
     with contextlib.closing(sqlite3.connect(building, isolation_level=None)) as connection:
-        connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
-        connection.execute(f"PRAGMA application_id = {APPLICATION}")
-        connection.execute(f"PRAGMA user_version = {FORMAT}")
-        connection.execute("BEGIN IMMEDIATE")
-        for statement in TABLES:
-            connection.execute(statement)
-        write_head(connection, Head())
-        connection.execute("COMMIT")
+        lay_out(connection, Head())
     os.replace(building, path)
     sync_directory(path)
+
+
+def lay_out(connection: sqlite3.Connection, head: Head) -> None:
+    """Make the tables of an empty file."""
+    connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+    connection.execute(f"PRAGMA application_id = {APPLICATION}")
+    connection.execute(f"PRAGMA user_version = {FORMAT}")
+    connection.execute("BEGIN IMMEDIATE")
+    for statement in TABLES:
+        connection.execute(statement)
+    write_head(connection, head)
+    connection.execute("COMMIT")
 
 
 def recognise(path: Path) -> None:

@@ -1,0 +1,131 @@
+"""Backups of every store in one format, and the way back into a file or an etcd (R-20)."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from dray.store import Delete, Put, Store, open_store
+from dray.store.errors import Compacted, Damaged, InUse, OpenError
+from dray.store.snapshots import backup, restore
+from tests.contract.backends import Backend
+
+
+async def fill(store: Store) -> None:
+    for number in range(30):
+        await store.txn([], [Put(b"k/%d" % number, b"%d" % number * 50), Put(b"all", b"%d" % number)])
+    await store.txn([], [Delete(b"k/3"), Delete(b"k/4")])
+    await store.txn([], [Put(b"k/4", b"again"), Put(b"\xff\x00", b"")])
+
+
+def values(entries) -> dict[bytes, bytes]:
+    return {entry.key: entry.value for entry in entries}
+
+
+async def test_a_backup_under_load_is_one_state_and_comes_back_equal(backend: Backend, tmp_path: Path):
+    async with backend.open() as store:
+        await fill(store)
+
+        async def load(writer: int) -> None:
+            for number in range(100):
+                await store.txn(
+                    [], [Put(b"a/%d" % writer, b"%d" % number), Put(b"b/%d" % writer, b"%d" % number)]
+                )
+                await asyncio.sleep(0)
+
+        writers = [asyncio.create_task(load(writer)) for writer in range(3)]
+        await asyncio.sleep(0.01)
+        saved_at = await backup(store, tmp_path / "saved.db")
+        await asyncio.gather(*writers)
+        truth = (await store.range(b"", revision=saved_at)).entries
+    resumed_at = await restore(tmp_path / "saved.db", str(tmp_path / "restored.db"))
+    async with await open_store(str(tmp_path / "restored.db")) as restored:
+        page = await restored.range(b"")
+        assert page.entries == truth
+        assert page.revision == resumed_at > saved_at
+        with pytest.raises(Compacted):
+            await restored.get(b"all", saved_at)
+
+
+async def test_a_backup_comes_back_into_an_empty_etcd(etcd, tmp_path: Path):
+    async with await open_store(str(tmp_path / "a.db")) as store:
+        await fill(store)
+        await asyncio.gather(*(store.txn([], [Put(b"big/%d" % n, b"x" * 300_000)]) for n in range(8)))
+        await backup(store, tmp_path / "saved.db")
+        truth = values((await store.range(b"")).entries)
+    address = f"etcd://{etcd[0]}/restored"
+    revision = await restore(tmp_path / "saved.db", address)
+    async with await open_store(address) as store:
+        page = await store.range(b"")
+        assert values(page.entries) == truth
+        assert page.revision >= revision
+    with pytest.raises(OpenError, match="--force"):
+        await restore(tmp_path / "saved.db", address)
+    async with await open_store(address) as store:
+        await store.txn([], [Put(b"later", b""), Delete(b"all")])
+    await restore(tmp_path / "saved.db", address, force=True)
+    async with await open_store(address) as store:
+        assert values((await store.range(b"")).entries) == truth
+
+
+async def some_backup(folder: Path) -> Path:
+    async with await open_store(str(folder / "first.db")) as store:
+        await store.txn([], [Put(b"a", b"treasure" * 100)])
+        await backup(store, folder / "saved.db")
+    return folder / "saved.db"
+
+
+async def test_overwriting_needs_force_and_a_whole_backup(tmp_path: Path):
+    saved = await some_backup(tmp_path)
+    target = tmp_path / "target.db"
+    async with await open_store(str(target)) as store:
+        await store.txn([], [Put(b"mine", b"1")])
+        with pytest.raises(OpenError, match="--force"):
+            await restore(saved, str(target))
+        with pytest.raises(InUse):
+            await restore(saved, str(target), force=True)
+    whole = saved.read_bytes()
+    saved.write_bytes(whole.replace(b"treasure", b"tReasure", 1))
+    with pytest.raises(Damaged, match="checksum"):
+        await restore(saved, str(target), force=True)
+    async with await open_store(str(target)) as store:
+        assert [entry.key for entry in (await store.range(b"")).entries] == [b"mine"]
+    saved.write_bytes(whole)
+    await restore(saved, f"sqlite:{target}", force=True)
+    async with await open_store(str(target)) as store:
+        assert [entry.key for entry in (await store.range(b"")).entries] == [b"a"]
+
+
+async def test_the_log_of_a_store_that_was_killed_does_not_survive_its_replacement(tmp_path: Path):
+    saved = await some_backup(tmp_path)
+    async with await open_store(str(tmp_path / "a.db")) as store:
+        await store.txn([], [Put(b"mine", b"1")])
+        for ending in ("", "-wal"):
+            (tmp_path / f"killed.db{ending}").write_bytes((tmp_path / f"a.db{ending}").read_bytes())
+    await restore(saved, str(tmp_path / "killed.db"), force=True)
+    async with await open_store(str(tmp_path / "killed.db")) as store:
+        assert [entry.key for entry in (await store.range(b"")).entries] == [b"a"]
+
+
+async def test_a_damaged_backup_does_not_reach_etcd(etcd, tmp_path: Path):
+    saved = await some_backup(tmp_path)
+    saved.write_bytes(saved.read_bytes().replace(b"treasure", b"tReasure", 1))
+    address = f"etcd://{etcd[0]}/untouched"
+    with pytest.raises(Damaged):
+        await restore(saved, address)
+    async with await open_store(address) as store:
+        assert (await store.range(b"")).entries == ()
+
+
+async def test_what_is_no_backup_is_refused(tmp_path: Path):
+    async with await open_store(str(tmp_path / "live.db")) as store:
+        await store.txn([], [Put(b"a", b"1")])
+        with pytest.raises(OpenError, match="make a backup"):
+            await restore(tmp_path / "live.db", str(tmp_path / "new.db"))
+    with pytest.raises(OpenError, match="there is no backup"):
+        await restore(tmp_path / "nowhere.db", str(tmp_path / "new.db"))
+    with pytest.raises(OpenError, match="keeps nothing"):
+        await restore(tmp_path / "live.db", "memory:")
+    assert not (tmp_path / "new.db").exists()
