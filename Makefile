@@ -22,6 +22,7 @@ UV ?= uv
 CORPUS ?=
 PYTEST_ARGS ?=
 FUZZ_INPUTS ?= 200000
+FAULTS ?= *
 
 DEPS := $(VENV)/.deps-installed
 READY := $(VENV)/.dray-installed
@@ -95,8 +96,11 @@ fuzz.cel: $(READY) requirements/oracle.txt ## Long differential fuzz of CEL agai
 	@$(PY) -m tests.fuzz_cel --count 20000
 
 .PHONY: faults
-faults: $(READY) ## Long fault runs of the store: kills, torn and flipped files, full disks
-	@$(PY) -m tests.faults.store --full
+faults: $(READY) ## Long fault runs, one after the other, in full size (FAULTS=store for one of them)
+	@failed=0; for main in tests/faults/$(FAULTS)/__main__.py; do \
+		package=$$(dirname $$main | tr / .); echo "== $$package"; \
+		$(PY) -m $$package --full || failed=1; \
+	done; exit $$failed
 
 .PHONY: bench
 bench: $(BENCH_DEPS) ## Measure, also against the Python kubernetes client
