@@ -109,8 +109,11 @@ def session(block: Block) -> list[tuple[int, str, str]]:
     return [(number, typed, "\n".join(shown)) for number, typed, shown in commands]
 
 
-def play(page: str, folder: Path) -> list[Mismatch]:
-    """Do everything a page shows, in a folder; what comes out differently."""
+def play(page: str, folder: Path, sessions: str = "console") -> list[Mismatch]:
+    """Do everything a page shows, in a folder; what comes out differently.
+
+    `sessions` is the language of the blocks that are typed; `console kubectl` needs more than every machine has.
+    """
     wrong: list[Mismatch] = []
     names: dict[str, Any] = {"__name__": "page"}
     all_blocks = blocks(page)
@@ -118,7 +121,7 @@ def play(page: str, folder: Path) -> list[Mismatch]:
         saved = SAVED_AS.search(block.before)
         if saved:
             (folder / saved["name"]).write_text(block.text + "\n")
-        elif block.language == "console":
+        elif block.language == sessions:
             wrong += _play_session(block, folder)
         elif block.language == "python":
             expected = after.text if after is not None and after.language == "text" else ""
