@@ -115,46 +115,61 @@ def _compare_place(
 ) -> None:
     """Note what differs at one place, given that something does."""
     was, now = values
-    if structure.always:
+    if was is _MISSING or now is _MISSING:
+        if not structure.always:
+            if was is _MISSING:
+                found[0][step] = _whole(structure, now)
+            else:
+                found[1][step] = LEAF
+            return
+        was, now = (None if was is _MISSING else was), (None if now is _MISSING else now)
+    if was is None or now is None:
         was, now = _filled(was, now)
-    if was is _MISSING:
-        found[0][step] = _whole(structure, now)
-    elif now is _MISSING:
-        found[1][step] = LEAF
-    elif not structure.atomic and _walkable(structure, was, now):
+    kind = type(was)
+    if kind is not type(now) or structure.atomic or not (kind is dict or kind is list):
+        _note_value(step, was, now, found)
+    elif kind is dict:
         below: tuple[Tree, Tree] = {}, {}
-        if isinstance(was, dict) or isinstance(now, dict):
-            _compare_maps(structure, was or {}, now or {}, below)
-        elif not _compare_lists(structure, was or [], now or [], below):
-            found[0][step] = LEAF
-        for tree, differing in zip(found, below, strict=True):
-            if differing:
-                tree[step] = differing
-    elif not (_empty(was) and _empty(now)):
+        _compare_maps(structure, was, now, below)
+        _note_below(step, below, found)
+    elif structure.list_type == "atomic":
         found[0][step] = LEAF
-        if isinstance(was, (dict, list)) and type(was) is not type(now):
-            found[1][step] = LEAF
+    else:
+        below = {}, {}
+        if _compare_lists(structure, was, now, below):
+            _note_below(step, below, found)
+        else:
+            found[0][step] = LEAF
 
 
 def _filled(was: Any, now: Any) -> tuple[Any, Any]:
-    """A place that is always there is empty where a document leaves it out."""
-    sample = was if was is not _MISSING else now
-    empty: Any = [] if isinstance(sample, list) else {}
-    return (empty if was is _MISSING else was), (empty if now is _MISSING else now)
+    """`null` is an empty map or list where the other value is one."""
+    other = now if was is None else was
+    if not isinstance(other, (dict, list)):
+        return was, now
+    empty: Any = type(other)()
+    return (empty, now) if was is None else (was, empty)
+
+
+def _note_value(step: str, was: Any, now: Any, found: tuple[Tree, Tree]) -> None:
+    """Note that one value took the place of another; empty ones are all the same."""
+    if _empty(was) and _empty(now):
+        return
+    found[0][step] = LEAF
+    if isinstance(was, (dict, list)) and type(was) is not type(now):
+        found[1][step] = LEAF
+
+
+def _note_below(step: str, below: tuple[Tree, Tree], found: tuple[Tree, Tree]) -> None:
+    changed, removed = below
+    if changed:
+        found[0][step] = changed
+    if removed:
+        found[1][step] = removed
 
 
 def _empty(value: Any) -> bool:
     return value is None or value == {} or value == []
-
-
-def _walkable(structure: Structure, was: Any, now: Any) -> bool:
-    """Whether the two values are one map or list, told apart piece by piece; `null` is an empty one."""
-    if was is None and now is None:
-        return False
-    if all(value is None or isinstance(value, dict) for value in (was, now)):
-        return bool(was or now)
-    lists = all(value is None or isinstance(value, list) for value in (was, now))
-    return lists and structure.list_type != "atomic"
 
 
 def _compare_lists(structure: Structure, was: list[Any], now: list[Any], found: tuple[Tree, Tree]) -> bool:

@@ -8,6 +8,7 @@ have something and share what they do not change; trees are never changed.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -89,8 +90,12 @@ def _parsed(fields: Any) -> Tree:
 def ordered(tree: Tree) -> Tree:
     """The same tree, its steps in order."""
     if len(tree) < 2:
-        return {step: ordered(below) if below else below for step, below in tree.items()}
-    return {step: ordered(tree[step]) if tree[step] else LEAF for step in sorted(tree, key=order)}
+        return {step: ordered(below) if below else LEAF for step, below in tree.items()}
+    steps = sorted(tree)
+    place = bisect_left(steps, "i:")
+    if place < len(steps) and steps[place][0] == "i":  # only positions stand elsewhere than as texts
+        steps.sort(key=order)
+    return {step: ordered(tree[step]) if tree[step] else LEAF for step in steps}
 
 
 def union(a: Tree, b: Tree) -> Tree:

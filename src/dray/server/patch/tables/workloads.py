@@ -8,6 +8,7 @@ from types import MappingProxyType
 from dray.server.patch.shape import (
     ALWAYS,
     CONDITIONS,
+    MERGE_RETAIN,
     ONE,
     REPLACE,
     Structure,
@@ -35,6 +36,10 @@ _JOB_STATUS = always(
         uncountedTerminatedPods=struct(failed=set_of_values(), succeeded=set_of_values()),
     )
 )
+
+_GROUP_CLAIMS = keyed("name", strategy=MERGE_RETAIN)
+
+_GROUP_TEMPLATE = struct(resourceClaims=_GROUP_CLAIMS, schedulingPolicy=ALWAYS)
 
 WORKLOADS: Mapping[tuple[str, str], Structure] = MappingProxyType(
     {
@@ -73,9 +78,17 @@ WORKLOADS: Mapping[tuple[str, str], Structure] = MappingProxyType(
             spec=always(struct(selector=Structure(atomic=True, strategy=REPLACE))),
             status=_WITH_CONDITIONS,
         ),
-        ("scheduling.k8s.io", "PodGroup"): kind(spec=ALWAYS, status=_WITH_CONDITIONS),
+        ("scheduling.k8s.io", "PodGroup"): kind(
+            spec=always(struct(resourceClaims=_GROUP_CLAIMS, schedulingPolicy=ALWAYS)),
+            status=always(
+                struct(
+                    conditions=keyed("type", strategy=()),
+                    resourceClaimStatuses=keyed("name", strategy=MERGE_RETAIN),
+                )
+            ),
+        ),
         ("scheduling.k8s.io", "Workload"): kind(
-            spec=always(struct(podGroupTemplates=keyed("name", strategy=())))
+            spec=always(struct(podGroupTemplates=keyed("name", of=_GROUP_TEMPLATE, strategy=())))
         ),
         ("scheduling.k8s.io", "PriorityClass"): kind(),
     }
