@@ -25,6 +25,9 @@ FIRST_REVISION = 1
 BUFFERED_EVENTS = 10_000
 """How many events a watcher may be behind before it is cut off."""
 
+BUFFERED_BYTES = 16 * 1024 * 1024
+"""How many bytes of values may wait for one watcher before it is cut off."""
+
 
 class Entry(msgspec.Struct, frozen=True, gc=False):
     """A key with its value and where in the history it stands."""

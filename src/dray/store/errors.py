@@ -52,11 +52,11 @@ class FutureRevision(StoreError):  # noqa: N818 - the word of the protocol
 class SlowWatcher(StoreError):  # noqa: N818 - names the one who was cut off
     """A reader fell too far behind; everything up to `revision` was handed to it."""
 
-    def __init__(self, revision: int, limit: int) -> None:
+    def __init__(self, revision: int, limit: int, unit: str = "events") -> None:
         self.revision = revision
         self.limit = limit
         super().__init__(
-            f"the watcher fell more than {limit} events behind and was cut off; resume after `{revision}`"
+            f"the watcher fell more than {limit} {unit} behind and was cut off; resume after `{revision}`"
         )
 
 

@@ -20,7 +20,7 @@ from collections import deque
 from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
 from typing import Protocol
 
-from dray.store.base import BUFFERED_EVENTS, FIRST_REVISION, Batch, Event
+from dray.store.base import BUFFERED_BYTES, BUFFERED_EVENTS, FIRST_REVISION, Batch, Event
 from dray.store.errors import Closed, SlowWatcher
 
 SLASH = b"/"
@@ -41,10 +41,10 @@ class History(Protocol):
 class Buffer:
     """Batches on their way to one watcher."""
 
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
+    def __init__(self, limit: int, heaviest: int = BUFFERED_BYTES) -> None:
+        self._limit, self._heaviest = limit, heaviest
         self._waiting: deque[Batch] = deque()
-        self._events = 0
+        self._events = self._bytes = 0
         self._error: Exception | None = None
         self._reader: asyncio.Future[bool] | None = None
         self._source: asyncio.Future[bool] | None = None
@@ -55,10 +55,11 @@ class Buffer:
         if self._error is not None:
             return
         self._events += len(batch.events)
+        self._bytes += _weight(batch)
         # One batch always fits: a revision cannot be handed out in parts.
-        if bounded and self._events > self._limit and self._waiting:
+        if bounded and self._waiting and (self._events > self._limit or self._bytes > self._heaviest):
             self._waiting.clear()
-            self.fail(SlowWatcher(self.handed_out, self._limit))
+            self.fail(self._too_slow())
             return
         if self._waiting and not self._waiting[-1].events:
             self._waiting.pop()  # A bookmark that nobody read yet is outdated by whatever comes after it.
@@ -88,8 +89,14 @@ class Buffer:
                 return None
         batch = self._waiting.popleft()
         self._events -= len(batch.events)
+        self._bytes -= _weight(batch)
         self.handed_out = batch.revision
         return batch
+
+    def _too_slow(self) -> SlowWatcher:
+        if self._events > self._limit:
+            return SlowWatcher(self.handed_out, self._limit)
+        return SlowWatcher(self.handed_out, self._heaviest, "bytes")
 
     async def _woken(self, patience: float | None) -> bool:
         """Sleep until something came; False when it took too long."""
@@ -108,6 +115,16 @@ class Buffer:
     def _wake(self, sleeper: asyncio.Future[bool] | None, came: bool = True) -> None:
         if sleeper is not None and not sleeper.done():
             sleeper.set_result(came)
+
+
+def _weight(batch: Batch) -> int:
+    weight = 0
+    for event in batch.events:
+        if event.entry is not None:
+            weight += len(event.entry.value)
+        if event.previous is not None:
+            weight += len(event.previous.value)
+    return weight
 
 
 class Hub:

@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import asyncio
 import os
+import random
 import signal
 import sqlite3
 import sys
+import threading
 from pathlib import Path
 
 from dray.store import Absent, Committed, Put
@@ -23,7 +25,10 @@ from dray.store.sqlite.files import connect
 from dray.store.sqlite.store import SqliteStore
 
 WRITERS = 8
-POINTS = ("before-begin", "before-commit", "after-commit", "in-compaction", "in-backup")
+LONGEST_COMMIT = 0.001
+RARE = ("in-compaction", "between-compaction-steps", "before-rename", "after-rename")
+POINTS = ("before-begin", "in-group", "before-commit", "in-commit", "after-commit", *RARE)
+"""Where a process kills itself; those of compaction and backup are met less often."""
 
 
 class Fuse:
@@ -33,11 +38,20 @@ class Fuse:
         self.point = point
         self.count = count
 
-    def reached(self, point: str) -> None:
-        if point == self.point:
-            self.count -= 1
-            if self.count <= 0:
-                os.kill(os.getpid(), signal.SIGKILL)
+    def reached(self, point: str, *, soon: bool = False) -> None:
+        """Die here, or with `soon` somewhere in what comes next."""
+        if point != self.point:
+            return
+        self.count -= 1
+        if self.count <= 0 and soon:
+            # SQLite lets other threads run while it writes and syncs, so this one can strike in between.
+            threading.Timer(random.uniform(0, LONGEST_COMMIT), _die).start()
+        elif self.count <= 0:
+            _die()
+
+
+def _die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 class FusedConnection:
@@ -51,9 +65,13 @@ class FusedConnection:
         return getattr(self._connection, name)
 
     def execute(self, statement: str, *arguments: object) -> sqlite3.Cursor:
-        before = {"BEGIN IMMEDIATE": "before-begin", "COMMIT": "before-commit"}.get(statement)
-        if before:
-            self._fuse.reached(before)
+        if statement == "BEGIN IMMEDIATE":
+            self._fuse.reached("before-begin")
+        elif statement.startswith("REPLACE INTO current"):
+            self._fuse.reached("in-group")
+        elif statement == "COMMIT":
+            self._fuse.reached("before-commit")
+            self._fuse.reached("in-commit", soon=True)
         result = self._connection.execute(statement, *arguments)  # type: ignore[arg-type]
         if statement == "COMMIT":
             self._fuse.reached("after-commit")
@@ -62,6 +80,10 @@ class FusedConnection:
     def executemany(self, *arguments: object) -> sqlite3.Cursor:
         self._fuse.reached("in-compaction")
         return self._connection.executemany(*arguments)  # type: ignore[arg-type]
+
+    def executescript(self, script: str) -> sqlite3.Cursor:
+        self._fuse.reached("between-compaction-steps")
+        return self._connection.executescript(script)
 
 
 def light(fuse: Fuse) -> None:
@@ -73,8 +95,9 @@ def light(fuse: Fuse) -> None:
     publish = backup._publish
 
     def published(building: Path, target: Path) -> None:
-        fuse.reached("in-backup")
+        fuse.reached("before-rename")
         publish(building, target)
+        fuse.reached("after-rename")
 
     backup._publish = published
 

@@ -16,7 +16,7 @@ from dray.store.base import Entry
 from dray.store.errors import OpenError
 from dray.store.sqlite import reads
 from dray.store.sqlite.files import connect, prepare, verify
-from tests.faults.store.child import POINTS, key_of
+from tests.faults.store.child import POINTS, RARE, key_of
 from tests.outside import ROOT
 
 
@@ -25,6 +25,8 @@ class Tally:
     """What a campaign saw; the pass line is that the last three stay 0."""
 
     kills: int = 0
+    each_point: int = 0
+    """How often each named point was met, at least."""
     acknowledged: int = 0
     lost: int = 0
     half: int = 0
@@ -45,6 +47,7 @@ def campaign(folder: Path, kills: int, seed: int, longest: int = 400) -> Tally:
         point = points[turn % len(points)]
         acknowledged = _run_and_kill(path, turn, point, chance, longest)
         tally.kills += 1
+        tally.each_point = tally.kills // len(points)
         tally.acknowledged += len(acknowledged)
         known |= {key_of(turn, number): at for number, at in acknowledged.items()}
         revision = _look(path, known, revision, tally)
@@ -54,9 +57,8 @@ def campaign(folder: Path, kills: int, seed: int, longest: int = 400) -> Tally:
 def _run_and_kill(path: Path, turn: int, point: str, chance: random.Random, longest: int) -> dict[int, int]:
     """Start the writer and let it die; returns what it had acknowledged, by number."""
     command = [sys.executable, "-m", "tests.faults.store.child", str(path), str(turn)]
-    rare = point in ("in-compaction", "in-backup")
     if point:
-        command += [point, str(chance.randint(1, 2) if rare else chance.randint(2, 60))]
+        command += [point, str(chance.randint(1, 2) if point in RARE else chance.randint(2, 60))]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}
     child = subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT, env=environment)
     assert child.stdout is not None

@@ -11,13 +11,13 @@ from dray.store import Put
 from dray.store.errors import Damaged, OpenError
 from dray.store.sqlite.backup import restore
 from dray.store.sqlite.store import SqliteStore
-from tests.faults.store import corruption, crashes
+from tests.faults.store import backups, corruption, crashes
 
 SEED = 20
 
 
 def test_small_kill_at_random_and_at_named_points_loses_nothing_acknowledged(tmp_path: Path):
-    tally = crashes.campaign(tmp_path, kills=6, seed=SEED)
+    tally = crashes.campaign(tmp_path, kills=10, seed=SEED)
     assert tally.acknowledged > 50
     assert tally.sound(), tally
 
@@ -85,3 +85,10 @@ async def test_restoring_overwrites_nothing(tmp_path: Path):
         restore(tmp_path / "saved.db", tmp_path / "store.db")
     with pytest.raises(OpenError, match="there is no backup"):
         restore(tmp_path / "elsewhere.db", tmp_path / "new.db")
+
+
+def test_small_backups_under_load_come_back_equal_and_damaged_ones_are_refused(tmp_path: Path):
+    seen = backups.campaign(tmp_path, rounds=3, flips=30, seed=SEED)
+    assert not [judgement for judgement in seen if "WRONG" in judgement], seen
+    assert seen["restored equal"] == 3
+    assert seen["damaged refused"] > 0

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from dray.store import Put, open_store
+from dray.store import Delete, Put, open_store
 from dray.store.errors import Damaged, ForeignFile, FormatError, InUse, OpenError, StoreError, Unreachable
 from dray.store.memory import MemoryStore
 from dray.store.sqlite.store import SqliteStore
@@ -143,3 +143,15 @@ async def some_store(folder: Path) -> Path:
         await store.txn([], [Put(b"a", b"1")])
         await store.txn([], [Put(b"a", b"2"), Put(b"b", b"3")])
     return path
+
+
+async def test_compaction_counts_a_delete_that_was_followed_by_a_new_beginning_once(tmp_path: Path):
+    path = tmp_path / "a.db"
+    async with await SqliteStore.open(path) as store:
+        for _ in range(4):
+            await store.txn([], [Put(b"%d" % n, b"") for n in range(120)])
+            await store.txn([], [Delete(b"%d" % n) for n in range(120)])
+        await store.txn([], [Put(b"7", b"last")])
+        await store.compact(await store.revision())
+    async with await SqliteStore.open(path) as store:
+        assert [entry.key for entry in (await store.range(b"")).entries] == [b"7"]

@@ -42,7 +42,8 @@ class Compaction:
         if not swept:
             return None
         deletes = [(key, number) for number, key, _, is_delete in swept if is_delete]
-        doomed = [previous for _, _, previous, _ in swept] + [number for _, number in deletes]
+        # A delete that was followed by a new beginning is named twice, and must count once.
+        doomed = sorted({previous for _, _, previous, _ in swept} | {number for _, number in deletes})
         sums = _checksums(connection, doomed)
         connection.executemany("DELETE FROM history WHERE id = ?", ((number,) for number in doomed))
         connection.executemany("DELETE FROM current WHERE key = ? AND id = ?", deletes)
