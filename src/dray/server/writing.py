@@ -155,7 +155,7 @@ class Writing:
         draft = draft.with_metadata({**draft.metadata, "managedFields": fields})
         if _gone(draft.document):
             return Remove()
-        return Same() if draft.document == before.document else Keep(draft)
+        return Same() if _untimed(draft.document) == _untimed(before.document) else Keep(draft)
 
     @staticmethod
     def _readable(version: str, kind: Kind, make: Callable[[], Draft]) -> Draft:
@@ -194,6 +194,13 @@ def _writable(draft: Draft, before: Draft, subresource: str) -> Draft:
 def _substance(document: Mapping[str, Any]) -> dict[str, Any]:
     """What a change of generation is counted by."""
     return {name: value for name, value in document.items() if name not in ("metadata", "status")}
+
+
+def _untimed(document: Mapping[str, Any]) -> dict[str, Any]:
+    """All but the times at which fields were written: those alone are no reason to write."""
+    metadata = document["metadata"]
+    fields = [{**entry, "time": None} for entry in metadata.get("managedFields") or ()]
+    return {**document, "metadata": {**metadata, "managedFields": fields}}
 
 
 def _gone(document: Mapping[str, Any]) -> bool:
