@@ -9,6 +9,7 @@ import click
 
 from dray.cli import credentials
 from dray.cli.options import gates_option
+from dray.cli.server_copies import backup, restore
 
 if TYPE_CHECKING:
     from dray.cluster.control import Started
@@ -90,6 +91,10 @@ def command(context: click.Context, /, **chosen: Any) -> int:
     run(serve(ServerOptions(directory, log=log, **chosen), _tell))
     click.echo("stopped", err=True)
     return 0
+
+
+command.add_command(backup)
+command.add_command(restore)
 
 
 def run(work: Any) -> None:

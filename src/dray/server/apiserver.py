@@ -33,6 +33,7 @@ from dray.server.auth.reviews import Reviews
 from dray.server.auth.rules import asked_of
 from dray.server.auth.tokenrequest import TokenRequests
 from dray.server.auth.tokens import StaticTokens
+from dray.server.backups import Backups
 from dray.server.cache import Cache
 from dray.server.call import Answer, Call, Request, User
 from dray.server.change import Rule
@@ -215,7 +216,11 @@ class ApiServer:
                     request.call.path, request.accept, request.headers, request.call.query
                 ),
             ),
-            {("get", "/metrics"): self._measured, **LedgerPages(self._store, self.cache).pages()},
+            {
+                ("get", "/metrics"): self._measured,
+                **LedgerPages(self._store, self.cache).pages(),
+                **Backups(self._store, self._choices.keys).pages(),
+            },
         )
 
     async def _measured(self, request: Request) -> Answer:
