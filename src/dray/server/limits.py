@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from dray.api.jsontext import MAX_DEPTH
-from dray.store.base import BUFFERED_EVENTS
+from dray.store.base import BUFFERED_BYTES, BUFFERED_EVENTS
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,13 +81,12 @@ LIMITS: tuple[Limit, ...] = tuple(
 )
 """Every limit that can be set, in order."""
 
+_RESUMED = "the watch ends with 410 and can be resumed"
+
 FIXED: tuple[tuple[str, str, str], ...] = (
     ("levels of nesting in JSON", f"{MAX_DEPTH}", "400"),
-    (
-        "events that wait for one watcher",
-        f"{BUFFERED_EVENTS:,}",
-        "the watch ends with 410 and can be resumed",
-    ),
+    ("events that wait for one watcher", f"{BUFFERED_EVENTS:,}", _RESUMED),
+    ("bytes of objects that wait for one watcher", f"{BUFFERED_BYTES >> 20} MiB", _RESUMED),
     ("bytes that wait for one watcher in its connection", "64 KiB and one event", "no more is read for it"),
 )
 """Limits that nobody has to set: what, how many, what happens beyond."""

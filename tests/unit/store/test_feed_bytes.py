@@ -13,7 +13,7 @@ from dray.store.feed import Buffer
 
 def batch(revision: int, size: int) -> Batch:
     entry = Entry(b"k", b"x" * size, 1, revision, 1)
-    return Batch(revision, (Event(revision, b"k", entry, None),))
+    return Batch(revision, (Event(b"k", revision, entry, None),))
 
 
 def test_heavy_events_cut_a_watcher_off_and_are_let_go():
