@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from dray.api.kinds import Kind
+from dray.server.auth.noderules import MIRROR
 from dray.server.drafts import Draft
 
 Document = dict[str, Any]
@@ -88,13 +89,20 @@ def _pod(pod: Document) -> Document:
     spec = pod.get("spec")
     if not isinstance(spec, dict):
         return pod
-    account = spec.get("serviceAccountName") or spec.get("serviceAccount") or "default"
-    filled = {**_POD, "serviceAccountName": account, "serviceAccount": account, **_set(spec)}
+    filled = {**_POD, **_account(pod, spec), **_set(spec)}
     filled["tolerations"] = _with_patience(filled.get("tolerations"))
     for name in ("containers", "initContainers"):
         if isinstance(filled.get(name), list):
             filled[name] = [_container(each) for each in filled[name]]
     return {**pod, "spec": filled, "status": {"phase": "Pending", "qosClass": _quality(filled)}}
+
+
+def _account(pod: Document, spec: Document) -> Document:
+    """The account a pod runs as; a pod that mirrors what a node runs by itself runs as none."""
+    if MIRROR in (pod["metadata"].get("annotations") or {}):
+        return {}
+    account = spec.get("serviceAccountName") or spec.get("serviceAccount") or "default"
+    return {"serviceAccountName": account, "serviceAccount": account}
 
 
 _POD: Mapping[str, Any] = MappingProxyType(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dray.server.auth.nodes import NodeAuthorizer
 from dray.server.auth.rbac import Authorizer, Decision, refusal
-from dray.server.auth.rules import Asked
+from dray.server.auth.rules import Asked, refusal_text
 from dray.server.cache import Cache
 from dray.server.call import User
 
@@ -18,11 +18,16 @@ class Access:
 
     def decide(self, user: User, asked: Asked) -> Decision:
         """Whether the user may do it, and why."""
-        if user.node is not None:
-            answer = self.nodes.decide(user, asked)
-            if answer.allowed:
-                return answer
-        return self.rbac.decide(user, asked)
+        if user.node is None:
+            return self.rbac.decide(user, asked)
+        as_node = self.nodes.decide(user, asked)
+        if as_node.allowed:
+            return as_node
+        by_roles = self.rbac.decide(user, asked)
+        if by_roles.allowed:
+            return by_roles
+        # No role is missing: what a node may do is not a matter of roles.
+        return Decision(False, f"{refusal_text(user, asked)}: {as_node.reason}", as_node.reason)
 
     def allows(self, user: User, asked: Asked) -> bool:
         """Whether the user may do it."""

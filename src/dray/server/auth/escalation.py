@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from dray.api.fields import ROOT, FieldError, invalid
+from dray.api.jsontext import write_json
 from dray.server.auth.access import Access
 from dray.server.auth.rbac import (
     CLUSTER_ROLE,
@@ -79,7 +80,7 @@ class EscalationRule:
             return
         missing = uncovered(wanted, self._access.rbac.rules_for(user, change.namespace))
         if missing:
-            shown = ", ".join(str(piece.document()) for piece in missing[:_SHOWN])
+            shown = ", ".join(write_json(piece.document()).decode() for piece in missing[:_SHOWN])
             more = f" and {len(missing) - _SHOWN} more" if len(missing) > _SHOWN else ""
             why = (
                 f'user "{user.name}" is attempting to grant RBAC permissions not currently held: '

@@ -70,9 +70,10 @@ def _mirror(pod: Mapping[str, Any], node: str) -> Complaints:
         yield f'node "{node}" can only create pods with spec.nodeName set to itself'
     if _part(pod, "spec", "resourceClaims") or _part(pod, "status", "resourceClaimStatuses"):
         yield f'node "{node}" can not create pods that name resource claims'
-    found = next((one for one in references(pod)), None)
-    if found is not None:
-        yield f'node "{node}" can not create pods that reference {found.resource}'
+    found = [one.resource for one in references(pod)]
+    found += ["serviceaccounts"] if _part(pod, "spec", "serviceAccount") else []
+    if found:
+        yield f'node "{node}" can not create pods that reference {found[0]}'
     for owner in _part(pod, "metadata", "ownerReferences") or ():
         if owner.get("kind") != "Node" or owner.get("name") != node:
             yield f'node "{node}" can only create pods that are owned by itself or by nobody'

@@ -151,4 +151,11 @@ class NodeAuthorizer:
         for verbs, condition in _TABLE.get((asked.group, asked.place), ()):
             if asked.verb in verbs and condition(question):
                 return Decision(True, f'allowed to the node "{node}"')
-        return Decision(False, f'nothing that belongs to the node "{node}" and no pod on it needs this')
+        return Decision(False, _advice(node, asked))
+
+
+def _advice(node: str, asked: Asked) -> str:
+    selectable = (asked.group, asked.resource) in {*_NODE_NAMED, ("", "pods")}
+    if selectable and asked.verb in _COLLECTIVE and not asked.subresource:
+        return f"a node asks for its own with fieldSelector=spec.nodeName={node}"
+    return "a node sees and writes what is its own, and sees what its pods refer to"

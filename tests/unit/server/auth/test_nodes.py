@@ -148,6 +148,20 @@ def test_a_node_is_asked_in_vain_for_what_is_not_its_own(court, asked, yes):
     assert court.access.allows(N1, asked) is yes
 
 
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        (Asked("list", "", "pods"), "a node asks for its own with fieldSelector=spec.nodeName=n1"),
+        (Asked("get", "", "secrets", "", "a", "x"), "a node sees and writes what is its own, and sees what"),
+    ],
+)
+def test_a_node_is_told_what_it_may_ask_for(court, asked, words):
+    decision = court.access.decide(N1, asked)
+    assert not decision.allowed
+    assert decision.reason.startswith('User "system:node:n1" cannot')
+    assert words in decision.reason
+
+
 def test_nobody_is_a_node_by_name_or_group_alone(court):
     for user in (node("n1"), N1):
         assert court.access.allows(user, Asked("get", "", "pods", "", "a", "mine"))
@@ -248,6 +262,10 @@ REFUSED = {
         with_(MIRROR_POD, spec={"volumes": [{"name": "v", "secret": {"secretName": "s"}}]}),
     ),
     "create a mirror pod with an account": (None, with_(MIRROR_POD, spec={"serviceAccountName": "admin"})),
+    "create a mirror pod with an account, spelt as once": (
+        None,
+        with_(MIRROR_POD, spec={"serviceAccount": "admin"}),
+    ),
     "create a mirror pod for another owner": (
         None,
         with_(MIRROR_POD, metadata={"ownerReferences": [{"kind": "DaemonSet", "name": "d"}]}),
