@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 from typing import Any
 
@@ -10,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dray.api.kinds import KINDS
+from dray.server.patch import strategic
 from dray.server.patch.comparing import compare, fields_of
-from dray.server.patch.errors import ApplyConflict
+from dray.server.patch.errors import ApplyConflict, PatchError
 from dray.server.patch.fieldset import FieldSet
 from dray.server.patch.managed import applied, updated
 from dray.server.patch.structure import structure_of
@@ -62,6 +64,30 @@ def unordered(value: Any) -> Any:
         return sorted(map(unordered, value), key=repr)
     return value
 
+
+fields = st.sampled_from(
+    [
+        "metadata",
+        "spec",
+        "labels",
+        "annotations",
+        "finalizers",
+        "ownerReferences",
+        "containers",
+        "env",
+        "name",
+        "uid",
+        "$patch",
+        "$retainKeys",
+        "$setElementOrder/containers",
+        "$deleteFromPrimitiveList/finalizers",
+    ]
+)
+strange = st.recursive(
+    st.sampled_from([None, True, 0, "", "x", "delete", "replace", [], {}]),
+    lambda inner: st.dictionaries(fields, inner, max_size=4) | st.lists(inner, max_size=3),
+    max_leaves=12,
+)
 
 writes = st.lists(
     st.tuples(st.sampled_from(["apply", "update"]), st.sampled_from(["me", "you", "she"]), pods()),
@@ -158,3 +184,14 @@ def test_whoever_updates_owns_exactly_what_changed(steps, document):
     mine = after.pop("Update they", FieldSet({}))
     assert mine == FieldSet(changed)
     assert not any(mine.intersection(fields) for fields in after.values())
+
+
+@given(pods(), strange)
+def test_whatever_is_sent_is_applied_or_refused(live, sent):
+    before = copy.deepcopy((live, sent))
+    with contextlib.suppress(PatchError):
+        outcome = applied(POD, live, sent, manager="me", force=True, now=NOON)
+        assert outcome.document["metadata"]["name"]
+    with contextlib.suppress(PatchError):
+        assert isinstance(strategic.apply(POD, live, sent), dict)
+    assert (live, sent) == before

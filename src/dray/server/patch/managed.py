@@ -225,8 +225,10 @@ def _check_configuration(structure: Structure, configuration: Any) -> None:
     if not isinstance(configuration, dict):
         raise malformed("an applied configuration is an object with `apiVersion`, `kind` and `metadata`")
     check_depth(configuration)
-    metadata = configuration.get("metadata")
-    if isinstance(metadata, dict) and metadata.get("managedFields") is not None:
+    metadata = configuration.get("metadata", {})
+    if not isinstance(metadata, dict):
+        raise malformed("`metadata` of an applied configuration is an object")
+    if metadata.get("managedFields") is not None:
         raise malformed("metadata.managedFields must be nil")
     check_lists(structure, configuration)
 

@@ -7,6 +7,7 @@ import json
 
 import pytest
 
+from dray.server.patch import jsonpatch
 from dray.server.patch.errors import ApplyConflict, PatchError
 from dray.server.patch.managed import applied, updated
 from tests.unit.server.patch.kinds import CLAIM, CONFIG, POD
@@ -246,6 +247,7 @@ def test_a_status_applied_through_the_main_door_is_not_owned():
 REFUSED = {
     "entries of its own": (CONFIG, config({}, managedFields=[]), "metadata.managedFields must be nil"),
     "a list": (CONFIG, [], "is an object"),
+    "metadata that are none": (CONFIG, {"metadata": "x"}, "`metadata` of an applied configuration"),
     "one item twice": (
         POD,
         pod({"name": "a"}, {"name": "a"}),
@@ -290,6 +292,31 @@ def test_kubectl_may_not_take_what_somebody_changed_since():
 def test_others_may_not_take_what_kubectl_applied():
     with pytest.raises(ApplyConflict):
         applying(client_side({"a": "1"}, "1"), config({"a": "2"}), "me")
+
+
+def test_others_leave_the_annotation_alone():
+    live = client_side({"a": "1"}, "1")
+    after = applying(live, config({"b": "2"}), "me")
+    assert after["metadata"]["annotations"] == live["metadata"]["annotations"]
+
+
+def test_kubectl_moves_from_the_client_to_the_server():
+    """The three patches of `kubectl apply --server-side` on an object that was applied from the client."""
+    live = applying(client_side({"a": "1", "old": "1"}, "1"), config({"a": "2"}), "kubectl", force=True)
+    text = live["metadata"]["annotations"][CSA]
+    live = applying(live, config({}, annotations={CSA: text}), "kubectl-last-applied")
+    mine: dict = {"f:data": {"f:a": {}, "f:old": {}}}
+    theirs: dict = {"f:metadata": {"f:annotations": {f"f:{CSA}": {}}}}
+    moved = [
+        {**entry, "fieldsV1": {"kubectl": mine, "kubectl-last-applied": theirs}[entry["manager"]]}
+        for entry in live["metadata"]["managedFields"]
+        if entry["operation"] == "Apply"
+    ]
+    patched = jsonpatch.apply(live, [{"op": "replace", "path": "/metadata/managedFields", "value": moved}])
+    live = updating(live, patched, "kubectl")
+    assert owners(live) == {"Apply kubectl": mine, "Apply kubectl-last-applied": theirs}
+    live = applying(live, config({"a": "3"}), "kubectl")
+    assert live["data"] == {"a": "3"}
 
 
 def test_an_annotation_that_cannot_be_read_allows_nothing():

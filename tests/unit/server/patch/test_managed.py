@@ -146,6 +146,14 @@ def test_an_applied_entry_is_another_writer():
     ]
 
 
+def test_an_update_in_another_version_is_another_entry():
+    old = stored({"a": "1", "b": "1"}, entry("me", owned("a"), apiVersion="v1beta1"))
+    assert after(old, config({"a": "1", "b": "2"})) == [
+        entry("me", owned("a"), apiVersion="v1beta1"),
+        entry("me", owned("b"), time=LATER),
+    ]
+
+
 def test_entries_stand_in_the_order_of_operation_time_and_name():
     old = stored(
         {"a": "1"},

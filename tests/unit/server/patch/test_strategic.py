@@ -8,7 +8,7 @@ import pytest
 
 from dray.server.patch import strategic
 from dray.server.patch.errors import PatchError
-from tests.unit.server.patch.kinds import CLAIM, CONFIG, DEPLOYMENT, NODE, POD, SERVICE
+from tests.unit.server.patch.kinds import BUDGET, CLAIM, CONFIG, DEPLOYMENT, NODE, POD, SERVICE
 
 
 def pod(**spec):
@@ -155,6 +155,12 @@ MERGED = {
         pod(tolerations=[{"key": "a"}]),
         pod(tolerations=[{"key": "b"}]),
         pod(tolerations=[{"key": "b"}]),
+    ),
+    "a selector that is replaced": (
+        BUDGET,
+        {"spec": {"selector": {"matchLabels": {"a": "b"}}}},
+        {"spec": {"selector": {"matchLabels": {"c": "d"}}}},
+        {"spec": {"selector": {"matchLabels": {"c": "d"}}}},
     ),
     "requests are replaced": (
         CLAIM,
