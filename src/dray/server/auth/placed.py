@@ -8,7 +8,7 @@ table.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from dray.api.kinds import Kind, kind_named
@@ -47,35 +47,62 @@ _MENTIONS: tuple[tuple[str, str], ...] = (
 """Where a pod mentions other objects."""
 
 _GROUPS: Mapping[str, tuple[str, ...]] = {"resourceclaims": (DEVICES, CLASSIC)}
-_STEPS = tuple((path.split("."), resource) for path, resource in _MENTIONS)
 
 
-def references(pod: Mapping[str, Any]) -> Iterator[Reference]:
+class _Step(NamedTuple):
+    """A field of the way to a name: where it leads, or what the name is of."""
+
+    field: str
+    many: bool
+    below: tuple[_Step, ...]
+    resource: str
+
+
+def _steps(mentions: Iterable[tuple[list[str], str]]) -> tuple[_Step, ...]:
+    """All ways as one tree, so that a pod is walked through once."""
+    by_field: dict[str, list[tuple[list[str], str]]] = {}
+    for (first, *rest), resource in mentions:
+        by_field.setdefault(first, []).append((rest, resource))
+    return tuple(
+        _Step(
+            field.removesuffix("[]"),
+            field.endswith("[]"),
+            _steps((rest, resource) for rest, resource in ways if rest),
+            next((resource for rest, resource in ways if not rest), ""),
+        )
+        for field, ways in by_field.items()
+    )
+
+
+_TREE = _steps((path.split("."), resource) for path, resource in _MENTIONS)
+
+
+def references(pod: Mapping[str, Any]) -> list[Reference]:
     """Everything a pod mentions."""
-    for steps, resource in _STEPS:
-        for name in _values(pod, steps):
-            if isinstance(name, str) and name:
-                for group in _GROUPS.get(resource, ("",)):
-                    yield Reference(group, resource, name)
-    for entry in _values(pod, ["spec", "resourceClaims[]"]):
-        if isinstance(entry, dict) and entry.get("template"):
+    found: dict[tuple[str, str], None] = {}
+    _collect(pod, _TREE, found)
+    mentioned = [
+        Reference(group, resource, name) for resource, name in found for group in _GROUPS.get(resource, ("",))
+    ]
+    spec = pod.get("spec")
+    for entry in (spec.get("resourceClaims") or ()) if isinstance(spec, Mapping) else ():
+        if isinstance(entry, Mapping) and entry.get("template"):
             # A template written inside the pod makes a classic claim of this name.
-            yield Reference(CLASSIC, "resourceclaims", f"{pod['metadata'].get('name')}-{entry.get('name')}")
+            name = f"{pod['metadata'].get('name')}-{entry.get('name')}"
+            mentioned.append(Reference(CLASSIC, "resourceclaims", name))
+    return mentioned
 
 
-def _values(node: Any, steps: list[str]) -> Iterator[Any]:
-    if not steps:
-        yield node
-        return
-    if not isinstance(node, Mapping):
-        return
-    step, rest = steps[0], steps[1:]
-    if step.endswith("[]"):
-        items = node.get(step[:-2])
-        for item in items if isinstance(items, list | tuple) else ():
-            yield from _values(item, rest)
-    else:
-        yield from _values(node.get(step), rest)
+def _collect(node: Any, steps: tuple[_Step, ...], found: dict[tuple[str, str], None]) -> None:
+    for field, many, below, resource in steps:
+        value = node.get(field)
+        if not value:
+            continue
+        for one in value if many and isinstance(value, list) else (value,):
+            if resource and isinstance(one, str):
+                found[resource, one] = None
+            elif below and (type(one) is dict or isinstance(one, Mapping)):  # the first is quick
+                _collect(one, below, found)
 
 
 def _kind(name: str) -> Kind:

@@ -12,6 +12,7 @@ from dray.server.auth.defaults import ROLES, bootstrap_documents
 from dray.server.auth.rbac import Authorizer, refusal
 from dray.server.auth.rules import Asked, PolicyRule, asked_of, uncovered
 from dray.server.call import NOBODY, Call
+from tests.outside import ROOT
 from tests.unit.server.auth.world import World, grant, person, role, rule, thing
 
 JANE = person("jane", "team:a")
@@ -323,6 +324,12 @@ def test_the_first_roles_are_sound_documents_each_there_once():
 def test_only_the_administrator_may_use_every_verb():
     every = [row.name for row in ROLES if any(text.startswith("*") for text in row.rules)]
     assert every == ["cluster-admin"]
+
+
+def test_the_guide_names_every_role_of_dray():
+    guide = (ROOT / "docs" / "guides" / "access.md").read_text("utf-8")
+    ours = [row.name for row in ROLES if row.name.startswith("dray:") or ":" not in row.name]
+    assert [name for name in ours if f"| `{name}` |" not in guide] == []
 
 
 def test_admin_edit_and_view_show_the_rules_they_are_put_together_from():
