@@ -55,6 +55,7 @@ class Line:
         self.endpoints = tuple(endpoints)
         self._patience = patience
         self._channels = [_channel(endpoint, tls) for endpoint in self.endpoints]
+        self._calls = [_calls(channel) for channel in self._channels]
         self._using = 0
 
     async def ask(self, method: str, request: Any) -> Any:
@@ -146,15 +147,9 @@ class Line:
         return bool(self._channels[self._using].get_state(try_to_connect=True) == ready)
 
     async def _call(self, method: str, request: Any, timeout: float) -> Any:
-        _, asks, answers = METHODS[method]
-        call = self._channels[self._using].unary_unary(
-            _path(method),
-            request_serializer=CLASSES[asks].SerializeToString,
-            response_deserializer=CLASSES[answers].FromString,
-        )
         # A member tells its own status also when it is alone.
         metadata = None if method == "Status" else NEEDS_LEADER
-        return await call(request, timeout=timeout, metadata=metadata)
+        return await self._calls[self._using][method](request, timeout=timeout, metadata=metadata)
 
     def _broken_off(self, error: Any) -> OutcomeUnknown:
         return OutcomeUnknown(
@@ -169,6 +164,19 @@ def _channel(endpoint: str, tls: Tls | None) -> Any:
     files = (tls.ca, tls.key, tls.certificate)
     credentials = grpc.ssl_channel_credentials(*(file.read_bytes() if file else None for file in files))
     return grpc.aio.secure_channel(endpoint, credentials, options=OPTIONS)
+
+
+def _calls(channel: Any) -> dict[str, Any]:
+    """The calls with one answer, ready to be made."""
+    return {
+        method: channel.unary_unary(
+            _path(method),
+            request_serializer=CLASSES[asks].SerializeToString,
+            response_deserializer=CLASSES[answers].FromString,
+        )
+        for method, (_, asks, answers) in METHODS.items()
+        if method != "Watch"
+    }
 
 
 def _path(method: str) -> str:

@@ -2,11 +2,14 @@
 
 Theory of operation: revisions are etcd's own, so that all servers on one etcd see one history. All keys carry
 a prefix that nobody outside this package sees. A transaction is one transaction of etcd; its failure branch
-reads the compared keys, which tells in the same instant what stood there instead.
+reads the compared keys, which tells in the same instant what stood there instead. Whoever asks where the
+store stands while such a question is on its way shares the next one: an answer must not be older than its
+question, but one answer does for all who asked before it was sent.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from typing import Any, Self
 
@@ -52,6 +55,8 @@ class EtcdStore(Closing):
         self._buffered_events = buffered_events
         self._may_ask_progress = _truthful(version)
         self._watches: set[Buffer] = set()
+        self._asking: asyncio.Task[int] | None = None
+        self._next: asyncio.Task[int] | None = None
         self._open = True
 
     @classmethod
@@ -76,6 +81,15 @@ class EtcdStore(Closing):
         return cls(line, prefix, _version(status.version), buffered_events)
 
     async def revision(self) -> int:
+        self._check_open()
+        if self._next is None:
+            self._next = asyncio.create_task(self._ask_revision(self._asking))
+        return await asyncio.shield(self._next)
+
+    async def _ask_revision(self, before: asyncio.Task[int] | None) -> int:
+        if before is not None:
+            await asyncio.wait([before])
+        self._asking, self._next = self._next, None
         answer = await self._range(CLASSES["RangeRequest"](key=self._prefix, count_only=True))
         revision: int = answer.header.revision
         return revision
