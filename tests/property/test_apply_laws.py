@@ -83,7 +83,7 @@ fields = st.sampled_from(
         "$deleteFromPrimitiveList/finalizers",
     ]
 )
-strange = st.recursive(
+strange: st.SearchStrategy[Any] = st.recursive(
     st.sampled_from([None, True, 0, "", "x", "delete", "replace", [], {}]),
     lambda inner: st.dictionaries(fields, inner, max_size=4) | st.lists(inner, max_size=3),
     max_leaves=12,
