@@ -92,6 +92,13 @@ class Certificates:
             write_private(self.cert_file, _pem(made) + self.ca_pem)
             return True
 
+    def refresh(self, context: ssl.SSLContext) -> bool:
+        """Renew if it must be, and let a context that is in use show the new certificate; whether it does."""
+        renewed = self.renew()
+        if renewed:
+            self._load(context)
+        return renewed
+
     def client_certificate(self, user: str, groups: Sequence[str] = (), days: int = 365) -> Credentials:
         """A certificate that says who a client is."""
         key = new_key()
@@ -113,11 +120,14 @@ class Certificates:
         """TLS as the server speaks it: 1.2 or later, client certificates welcome but not demanded."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
-        with alone_in(self._directory):  # nobody renews between the two files
-            context.load_cert_chain(self.cert_file, self.key_file)
+        self._load(context)
         context.load_verify_locations(self.ca_file)
         context.verify_mode = ssl.CERT_OPTIONAL
         return context
+
+    def _load(self, context: ssl.SSLContext) -> None:
+        with alone_in(self._directory):  # nobody renews between the two files
+            context.load_cert_chain(self.cert_file, self.key_file)
 
     def _authority(self) -> tuple[Key, x509.Certificate]:
         key_file = self._directory / "ca.key"

@@ -68,6 +68,23 @@ def test_the_serving_certificate_is_made_again_when_it_must_be(tmp_path, names, 
     assert (tmp_path / "ca.crt").read_bytes() == authority
 
 
+def test_a_context_in_use_shows_the_new_certificate(tmp_path):
+    clock = ManualClock(NOW - timedelta(days=340))
+    certificates = Certificates.open(tmp_path, ("a.example",), clock)
+    context = certificates.server_context()
+    assert not certificates.refresh(context)
+    first = shown_by(context, certificates)
+    clock.advance(340 * 86400)
+    assert certificates.refresh(context)
+    assert shown_by(context, certificates) != first
+
+
+def shown_by(context: ssl.SSLContext, certificates: Certificates) -> bytes | None:
+    near, far = shaken(context, ssl.create_default_context(cadata=certificates.ca_pem.decode()))
+    assert far.version() is not None
+    return near.getpeercert(binary_form=True)
+
+
 def test_a_serving_certificate_of_another_authority_is_replaced(tmp_path):
     opened(tmp_path / "one")
     opened(tmp_path / "two")
@@ -119,6 +136,20 @@ def test_a_directory_that_cannot_be_made_is_named(tmp_path):
 # --- TLS ---
 
 
+def shaken(server: ssl.SSLContext, client: ssl.SSLContext) -> tuple[ssl.SSLObject, ssl.SSLObject]:
+    """Both ends of a handshake through memory."""
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    near = client.wrap_bio(to_client, to_server, server_hostname="localhost")
+    far = server.wrap_bio(to_server, to_client, server_side=True)
+    for _ in range(4):
+        for side in (near, far):
+            try:
+                side.do_handshake()
+            except ssl.SSLWantReadError:
+                continue
+    return near, far
+
+
 def handshake(
     server: Certificates, client: Credentials | None, folder: Path | None = None, trust: bytes | None = None
 ) -> Mapping[str, object]:
@@ -128,15 +159,7 @@ def handshake(
         assert folder is not None
         (folder / "client.pem").write_bytes(client.cert_pem + client.key_pem)
         context.load_cert_chain(folder / "client.pem")
-    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
-    near = context.wrap_bio(to_client, to_server, server_hostname="localhost")
-    far = server.server_context().wrap_bio(to_server, to_client, server_side=True)
-    for _ in range(4):
-        for side in (near, far):
-            try:
-                side.do_handshake()
-            except ssl.SSLWantReadError:
-                continue
+    _, far = shaken(server.server_context(), context)
     assert far.version() in ("TLSv1.2", "TLSv1.3")
     return far.getpeercert() or {}
 
