@@ -179,6 +179,11 @@ def kind_named(group: str, name: str) -> Kind | None:
     return _BY_NAME.get((group, name))
 
 
+def known_kind(group: str, name: str) -> Kind:
+    """The row of a kind that is in the table for certain."""
+    return _BY_NAME[group, name]
+
+
 def split_api_version(api_version: str) -> tuple[str, str]:
     """`resource.k8s.io/v1` is group and version; `v1` is the core group."""
     group, slash, version = api_version.rpartition("/")

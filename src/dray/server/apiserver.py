@@ -8,11 +8,12 @@ from __future__ import annotations
 import asyncio
 import random
 import uuid
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from prometheus_client import CONTENT_TYPE_LATEST
 
@@ -38,9 +39,11 @@ from dray.server.cache import Cache
 from dray.server.call import Answer, Call, Request, User
 from dray.server.change import Rule
 from dray.server.collector import Collector
+from dray.server.crowding import Crowding
 from dray.server.digest import Comparison, Watchdog
 from dray.server.discovery import Discovery
 from dray.server.errands import Errands
+from dray.server.expiry import Expiry
 from dray.server.gate import Gate
 from dray.server.guard import Guard
 from dray.server.houserules import ClaimNames, Namespaces
@@ -125,11 +128,10 @@ class ApiServer:
             running = [tasks.create_task(self.cache.follow())]
             self._audit.open()
             try:
-                app, collector = self._assembled()
+                app, chores = self._assembled()
+                running += map(tasks.create_task, chores)
                 documents = [*first_documents(self._choices.ca_pem), *bootstrap_documents()]
                 await begin_with(app.resources, documents)
-                past = forget_the_past(self._store, self._choices.clock.monotonic)
-                running += map(tasks.create_task, (collector.run(), past, self._watchdog.run()))
                 running.append(tasks.create_task(self._quotas.keep(self._store)))
                 yield app
             finally:
@@ -138,7 +140,8 @@ class ApiServer:
                     task.cancel()
                 await self._audit.close()
 
-    def _assembled(self) -> tuple[App, Collector]:
+    def _assembled(self) -> tuple[App, list[Coroutine[Any, Any, None]]]:
+        """The application, and what is to be done beside it for as long as it runs."""
         choices, cache = self._choices, self.cache
         access = Access(cache)
         static = StaticTokens.read(choices.tokens) if choices.tokens else None
@@ -146,7 +149,9 @@ class ApiServer:
         authenticator = Authenticator(static, accounts, anonymous=choices.anonymous, clock=choices.clock)
         reviews = Reviews(access, authenticator, accounts)
         reviewing = Reviewing(cache, reviews, TokenRequests(cache, accounts))
-        registry = Registry(self._store, cache, self._rules(access), self._noted)
+        registry = Registry(
+            self._store, cache, self._rules(access), self._noted, choices.limits.max_object_bytes
+        )
         service = self._service(registry, reviewing)
         served = [kind for kind in KINDS if choices.gates.serves(kind)]
         app = App(
@@ -157,8 +162,18 @@ class ApiServer:
             service.answer,
             self._paths(served).answer,
             choices.clock,
+            choices.limits.max_body_bytes,
         )
-        return app, Collector(cache, registry, service.removing)
+        chores = [
+            Collector(cache, registry, service.removing, self._uncollected).run(),
+            Expiry(cache, registry, choices.clock).run(),
+            forget_the_past(self._store, choices.clock.monotonic),
+            self._watchdog.run(),
+        ]
+        return app, chores
+
+    def _uncollected(self, why: str) -> None:
+        self._choices.log.warning("garbage cannot be collected", why=why)
 
     def _gate(self) -> Gate:
         gate = Gate(self._choices.limits, self._choices.clock, self.refused)
@@ -177,6 +192,7 @@ class ApiServer:
         return [
             Namespaces(cache),
             ClaimNames(cache),
+            Crowding(cache, self._choices.limits.max_objects_per_namespace, self.refused),
             *confinement(cache, access),
             Guard(cache, enforced=self._choices.ledger, on_denied=denied),
             Quotas(cache, on_denied=partial(self.metrics.count, names.QUOTA_DENIED)),
@@ -188,7 +204,7 @@ class ApiServer:
         world = Surroundings(choices.clock, lambda: str(uuid.uuid4()), random.randrange, choices.gates)
         writing = Writing(registry, world)
         removing = Removing(writing)
-        reading = Reading(self._store, cache)
+        reading = Reading(self._store, cache, choices.limits.max_page)
         showing = Showing(cache, choices.clock.now)
         return Service(
             reading,

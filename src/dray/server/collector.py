@@ -17,7 +17,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
-from dray.api.kinds import KINDS, Kind, kind_named
+from dray.api.kinds import KINDS, Kind, kind_named, known_kind
 from dray.server.cache import Cache
 from dray.server.call import MASTERS, Call, Request, User
 from dray.server.drafts import Draft
@@ -32,7 +32,7 @@ _FOREGROUND, _ORPHAN = FINALIZERS[FOREGROUND], FINALIZERS[ORPHAN]
 _LONGEST_PAUSE: Final = 60.0
 _ATTEMPTS_LOGGED: Final = 5
 
-_NAMESPACE = kind_named("", "Namespace")
+_NAMESPACE = known_kind("", "Namespace")
 _KINDS: Final = tuple(kind for kind in KINDS if kind.kept_as is None)
 
 
@@ -115,7 +115,7 @@ class Collector:
                 self._add(place)
 
     def _leaves_namespace(self, held: Held | None) -> None:
-        if held is None or not held.namespace or _NAMESPACE is None:
+        if held is None or not held.namespace:
             return
         home = self._cache.get(_NAMESPACE, "", held.namespace)
         if home is not None and home.metadata.deletion_timestamp:

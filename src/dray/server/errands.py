@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from dray.api.kinds import Kind, kind_named
+from dray.api.kinds import Kind, known_kind
 from dray.clock import timestamp
 from dray.server.call import Request
 from dray.server.drafts import Draft
@@ -20,7 +20,7 @@ from dray.server.removing import Removing, pretended
 from dray.server.writing import Writing
 from dray.values.labels import LabelSelector, LabelSelectorError
 
-_BUDGET = kind_named("policy", "PodDisruptionBudget")
+_BUDGET = known_kind("policy", "PodDisruptionBudget")
 
 
 class Errands:
@@ -61,7 +61,10 @@ class Errands:
         if spec.get("nodeName"):
             raise conflict(kind, old.name, f'pod {old.name} is already assigned to node "{spec["nodeName"]}"')
         now = timestamp(self._writing.world.clock.now())
-        status = pod.get("status") or {}
+        # Where a pod was to go means nothing once it is somewhere.
+        status = {
+            name: value for name, value in (pod.get("status") or {}).items() if name != "nominatedNodeName"
+        }
         scheduled = {
             "type": "PodScheduled",
             "status": "True",
@@ -94,7 +97,6 @@ class Errands:
         return await self._removing.remove(pretended(request, wish), kind, call.namespace, call.name, wish)
 
     def _check_budgets(self, pod: Held) -> None:
-        assert _BUDGET is not None
         labels = pod.metadata.labels
         for held in self._writing.registry.cache.all(_BUDGET, pod.namespace):
             budget = held.document

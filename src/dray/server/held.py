@@ -19,7 +19,7 @@ import msgspec
 
 from dray.api.codec import decode_document
 from dray.api.jsontext import read_json, write_json
-from dray.api.kinds import KINDS, Kind, kind_named
+from dray.api.kinds import KINDS, Kind, known_kind
 from dray.store import Entry
 
 ROOT = b"/registry/"
@@ -31,9 +31,7 @@ def keeper(kind: Kind) -> Kind:
     """The kind under which objects are kept: itself, unless it is another name for one."""
     if kind.kept_as is None:
         return kind
-    kept = kind_named(*kind.kept_as)
-    assert kept is not None
-    return kept
+    return known_kind(*kind.kept_as)
 
 
 @lru_cache(maxsize=256)

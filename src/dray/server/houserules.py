@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from dray.api.kinds import Kind, kind_named
+from dray.api.kinds import known_kind
 from dray.server.cache import Cache
 from dray.server.change import CREATE, DELETE, NOTHING, UPDATE, Change, Extra
 from dray.server.failures import already_exists, forbidden, not_found
@@ -14,16 +14,10 @@ from dray.store import Absent, Unchanged
 PERMANENT: Final = ("default", "kube-system", "kube-public")
 
 
-def _kind(group: str, name: str) -> Kind:
-    kind = kind_named(group, name)
-    assert kind is not None
-    return kind
-
-
-_NAMESPACE: Final = _kind("", "Namespace")
+_NAMESPACE: Final = known_kind("", "Namespace")
 _CLAIMS: Final = {
-    _kind("resource.k8s.io", "ResourceClaim"): _kind("cdi.k8s.io", "ResourceClaim"),
-    _kind("cdi.k8s.io", "ResourceClaim"): _kind("resource.k8s.io", "ResourceClaim"),
+    known_kind("resource.k8s.io", "ResourceClaim"): known_kind("cdi.k8s.io", "ResourceClaim"),
+    known_kind("cdi.k8s.io", "ResourceClaim"): known_kind("resource.k8s.io", "ResourceClaim"),
 }
 
 
