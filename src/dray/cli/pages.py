@@ -77,15 +77,15 @@ def server_limits() -> str:
     return _page(
         "Limits of the server",
         "What one client may take of what all need. A limit that is hit is counted in "
-        "`dray_requests_refused_total`, by its name.",
+        "`dray_requests_refused_total`, by its name. Set them with `dray server --limit NAME=VALUE`.",
         _table(
-            ["flag", "bounds", "default", "beyond it"],
-            ([f"`{flag}`", *rest] for flag, *rest in rows()),
+            ["limit", "bounds", "default", "beyond it"],
+            ([f"`{word}`", *rest] for word, *rest in rows()),
         ),
         "## Limits that are fixed",
         _table(["bounds", "at most", "beyond it"], FIXED),
         "## Who comes first",
-        "Requests of a class may fill the places of `--max-in-flight` up to its share; the rest is left for "
+        "Requests of a class may fill the places of `max-in-flight` up to its share; the rest is left for "
         "the classes above. In a queue, users take turns. Health checks always pass.",
         _table(["class", "requests", "share"], classes),
     )

@@ -71,6 +71,13 @@ DATA_DIR = "dray-data"
     show_default=True,
     help="Lines for people or for machines.",
 )
+@click.option(
+    "--limit",
+    "limits",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Set a limit, for example `max-watches=2000`; docs/reference/server-limits.md has them all.",
+)
 @gates_option
 @click.pass_context
 def command(context: click.Context, /, **chosen: Any) -> int:
@@ -83,12 +90,14 @@ def command(context: click.Context, /, **chosen: Any) -> int:
         return 0
     from dray.clock import SystemClock
     from dray.cluster.control import ServerOptions, serve
+    from dray.server.limits import parsed
     from dray.server.logs import Level, Log, adopt, to_descriptor
 
     directory, level, form = chosen.pop("data_dir"), chosen.pop("log_level"), chosen.pop("log_format")
     log = Log(to_descriptor(2), SystemClock(), level=Level[level.upper()], json=form == "json")
     adopt(log, "uvicorn", "uvicorn.error", "asyncio")
-    run(serve(ServerOptions(directory, log=log, **chosen), _tell))
+    limits = parsed(chosen.pop("limits"))
+    run(serve(ServerOptions(directory, log=log, limits=limits, **chosen), _tell))
     click.echo("stopped", err=True)
     return 0
 

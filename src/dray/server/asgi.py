@@ -22,6 +22,7 @@ from dray.clock import Clock
 from dray.errors import InputError
 from dray.server.call import JSON, NOBODY, Answer, Call, Request, User
 from dray.server.failures import Failure, bad_request, internal, too_large, unavailable
+from dray.server.limits import Limits
 from dray.server.routes import Routes
 from dray.store.errors import StoreError
 
@@ -31,7 +32,6 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Headers = Mapping[str, str]
 Peer = Mapping[str, Any]
 
-BODY_BYTES: Final = 3 * 1024 * 1024
 SEND_SECONDS: Final = 30.0
 """How long a client may take to accept a part of a stream."""
 
@@ -105,6 +105,8 @@ class App:
     resources: Callable[[Request], Awaitable[Answer]]
     paths: Callable[[Request], Awaitable[Answer]]
     clock: Clock
+    body_bytes: int = Limits().max_body_bytes
+    """So many bytes a body may have."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -125,7 +127,7 @@ class App:
             request = Request(call, user, headers, b"", audit_id, source)
             permit = self.doorman.permit(call, user, headers)
             async with self.turnstile.entered(call, permit.user):
-                body = await _body(receive, headers)
+                body = await _body(receive, headers, self.body_bytes)
                 request = Request(call, permit.user, headers, body, audit_id, source, permit.reason)
                 await self.observer.arrived(request)
                 answer = await self._answer(request)
@@ -200,10 +202,10 @@ def _source(scope: Scope) -> str:
     return client[0] if client else "inside"
 
 
-async def _body(receive: Receive, headers: Headers) -> bytes:
+async def _body(receive: Receive, headers: Headers, most: int) -> bytes:
     announced = headers.get("content-length", "0")
-    if announced.isdigit() and int(announced) > BODY_BYTES:
-        raise _too_much()
+    if announced.isdigit() and int(announced) > most:
+        raise _too_much(most)
     parts: list[bytes] = []
     size = 0
     while True:
@@ -212,15 +214,15 @@ async def _body(receive: Receive, headers: Headers) -> bytes:
             raise bad_request("the client left before its request was whole")
         part = message.get("body", b"")
         size += len(part)
-        if size > BODY_BYTES:
-            raise _too_much()
+        if size > most:
+            raise _too_much(most)
         parts.append(part)
         if not message.get("more_body"):
             return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
-def _too_much() -> Failure:
-    return too_large(f"the body of a request has at most {BODY_BYTES} bytes")
+def _too_much(most: int) -> Failure:
+    return too_large(f"the body of a request has at most {most} bytes")
 
 
 def _told(failure: Failure) -> Answer:

@@ -1,17 +1,19 @@
-"""Every limit of the server: its value, its flag, and what is answered beyond it.
+"""Every limit of the server: its value, its name, and what is answered beyond it.
 
 A limit keeps one client from taking what all need. Each stands in this table once; the doors that apply
-it, the flags of `dray server` and the reference page read it from here. The limits of objects themselves
+it, `dray server --limit` and the reference page read it from here. The limits of objects themselves
 (how many devices a slice has) are another table, in `api.validate`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import difflib
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, fields
 from typing import Any
 
 from dray.api.jsontext import MAX_DEPTH
+from dray.errors import InputError
 from dray.store.base import BUFFERED_BYTES, BUFFERED_EVENTS
 
 
@@ -26,9 +28,9 @@ class Limit:
     about: str
 
     @property
-    def flag(self) -> str:
-        """How it is set on the command line."""
-        return "--" + self.name.replace("_", "-")
+    def word(self) -> str:
+        """Its name on the command line."""
+        return self.name.replace("_", "-")
 
 
 def _limit(default: float, unit: str, about: str, beyond: str) -> Any:
@@ -102,7 +104,34 @@ def shown(limit: Limit) -> str:
 
 
 def rows() -> Iterator[tuple[str, str, str, str]]:
-    """The table for people: flag, what it bounds, default, what happens beyond it."""
+    """The table for people: name, what it bounds, default, what happens beyond it."""
     for limit in LIMITS:
         unit = "" if limit.unit == "bytes" else f" {limit.unit}"
-        yield limit.flag, limit.about, shown(limit) + unit, limit.beyond
+        yield limit.word, limit.about, shown(limit) + unit, limit.beyond
+
+
+def parsed(texts: Iterable[str]) -> Limits:
+    """Limits as they are set on the command line, each as `name=value`."""
+    by_word = {limit.word: limit for limit in LIMITS}
+    chosen: dict[str, Any] = {}
+    for text in texts:
+        word, _, value = text.partition("=")
+        limit = by_word.get(word)
+        if limit is None:
+            near = difflib.get_close_matches(word, by_word, n=1)
+            hint = f"did you mean `{near[0]}`?" if near else f"there are {', '.join(by_word)}"
+            raise InputError(f"no such limit `{word}`; {hint}")
+        chosen[limit.name] = _number(limit, value)
+    return Limits(**chosen)
+
+
+def _number(limit: Limit, text: str) -> float:
+    whole = not limit.name.endswith("_seconds") and not limit.name.endswith("_second")
+    try:
+        value = int(text) if whole else float(text)
+    except ValueError:
+        value = -1
+    if not 0 <= value < 2**53:
+        kind = "a whole number" if whole else "a number"
+        raise InputError(f"limit `{limit.word}`: expected {kind} of {limit.unit}, not `{text}`")
+    return value

@@ -27,6 +27,7 @@ from dray.server.failures import (
     version_too_large,
 )
 from dray.server.held import Held, kind_prefix, prefix
+from dray.server.limits import Limits
 from dray.server.selectors import Choice, choice
 from dray.server.showing import Listed
 from dray.store import Store
@@ -50,9 +51,10 @@ class _Token(msgspec.Struct, frozen=True):
 class Reading:
     """Answers gets and lists."""
 
-    def __init__(self, store: Store, cache: Cache) -> None:
+    def __init__(self, store: Store, cache: Cache, largest_page: int = Limits().max_page) -> None:
         self._store = store
         self._cache = cache
+        self._largest_page = largest_page
 
     async def get(self, request: Request, kind: Kind) -> Held:
         """One object as it is now."""
@@ -67,7 +69,7 @@ class Reading:
     async def list(self, request: Request, kind: Kind) -> Listed:
         """The objects that are chosen, all or a page of them."""
         query = request.call.query
-        chosen, limit = choice(kind, query), _limit(query)
+        chosen, limit = choice(kind, query), min(_limit(query), self._largest_page)
         version, match = query.get("resourceVersion", ""), query.get("resourceVersionMatch", "")
         _check_match(version, match)
         token = query.get("continue", "")

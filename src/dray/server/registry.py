@@ -23,10 +23,10 @@ from dray.server.change import CREATE, DELETE, UPDATE, Change, Rule
 from dray.server.drafts import Draft
 from dray.server.failures import conflict, too_large, unavailable
 from dray.server.held import Held, keeper, key, stored_bytes
+from dray.server.limits import Limits
 from dray.store import Absent, Committed, Compare, Conflict, Delete, Put, Store, Unchanged, Write
 from dray.store.errors import OutcomeUnknown, StoreError, TooLarge
 
-OBJECT_BYTES: Final = 1_536 * 1024
 ATTEMPTS: Final = 200
 """So many times somebody else may be faster before we give up; each time, somebody made progress."""
 
@@ -74,11 +74,13 @@ class Registry:
         cache: Cache,
         rules: Sequence[Rule],
         noted: Callable[[str], None] = lambda _event: None,
+        object_bytes: int = Limits().max_object_bytes,
     ) -> None:
         self._store = store
         self.cache = cache
         self._rules = tuple(rules)
         self._noted = noted
+        self._object_bytes = object_bytes
         self._turns: dict[bytes, asyncio.Lock] = {}
 
     async def write(self, request: Request, kind: Kind, namespace: str, name: str, decide: Decide) -> Written:
@@ -117,8 +119,8 @@ class Registry:
             writes += extra.writes
             warnings += extra.warnings
         value = b"" if change.document is None else stored_bytes(change.kind, change.document)
-        if len(value) > OBJECT_BYTES:
-            raise too_large(f"the object has {len(value)} bytes; at most {OBJECT_BYTES} are stored")
+        if len(value) > self._object_bytes:
+            raise too_large(f"the object has {len(value)} bytes; at most {self._object_bytes} are stored")
         if old is not None and old.value == value and not writes:
             return Written(old, warnings=tuple(warnings))
         writes.append(Delete(place) if change.document is None else Put(place, value))

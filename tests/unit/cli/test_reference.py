@@ -40,7 +40,7 @@ def test_a_folder_that_cannot_be_is_broken_input(typed: Typed, desk: Path) -> No
     [
         ("gates.md", [f"| `{name}` |" for name in GATES]),
         ("limits.md", [f"| {limit.where} | {limit.largest:,} |" for limit in LIMITS]),
-        ("server-limits.md", [f"| `{limit.flag}` |" for limit in SERVER_LIMITS]),
+        ("server-limits.md", [f"| `{limit.word}` |" for limit in SERVER_LIMITS]),
         ("metrics.md", [f"| `{name}` |" for name in MEASURES]),
         ("lint-rules.md", [f"## {name}\n" for name in RULES]),
         (
