@@ -133,7 +133,7 @@ def _writable_part(draft: Draft, given: Mapping[str, Any], subresource: str) -> 
 
 
 def _refused(wrong: PatchError) -> Failure:
-    reason = {400: "BadRequest", 422: "Invalid"}.get(wrong.code, "BadRequest")
+    reason = {413: "RequestEntityTooLarge", 422: "Invalid"}.get(wrong.code, "BadRequest")
     return Failure(wrong.code, reason, wrong.message)
 
 
