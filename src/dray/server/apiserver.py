@@ -195,7 +195,6 @@ class ApiServer:
             Crowding(cache, self._choices.limits.max_objects_per_namespace, self.refused),
             *confinement(cache, access),
             Guard(cache, enforced=self._choices.ledger, on_denied=denied),
-            Quotas(cache, on_denied=partial(self.metrics.count, names.QUOTA_DENIED)),
             self._quotas,
         ]
 
