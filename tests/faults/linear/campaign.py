@@ -46,13 +46,11 @@ async def in_a_process(folder: Path, size: tuple[int, int], seed: int, fault: st
     for number in range(size[0]):
         path = folder / f"{number}.db"
         async with hosted(path, fault) as store:
-            disturbing = asyncio.create_task(store.disturb(chance, pace=0.25))
-            try:
-                history = await clients.traffic([store], size[1], seed + number)
-            finally:
-                disturbing.cancel()
-                with contextlib.suppress(asyncio.CancelledError):
-                    await disturbing
+            stop = asyncio.Event()
+            disturbing = asyncio.create_task(store.disturb(chance, 0.25, stop))
+            history = await clients.traffic([store], size[1], seed + number)
+            stop.set()
+            await disturbing
             tally.kills += store.kills
             tally.pauses += store.pauses
         async with await SqliteStore.open(path) as kept:

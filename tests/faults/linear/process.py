@@ -78,10 +78,12 @@ class Hosted:
             told = msgspec.json.decode(line, type=Tell)
             self._open.pop(told.number).set_result(told)
 
-    async def disturb(self, chance: random.Random, pace: float) -> None:
-        """Kill and pause it again and again, until cancelled."""
-        while True:
-            await asyncio.sleep(chance.uniform(0.2, 1.0) * pace)
+    async def disturb(self, chance: random.Random, pace: float, stop: asyncio.Event) -> None:
+        """Kill and pause it again and again; it runs when this ends."""
+        while not stop.is_set():
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(stop.wait(), chance.uniform(0.2, 1.0) * pace)
+                return
             if chance.random() < 0.6:
                 self.kills += 1
                 await self.kill()
