@@ -32,7 +32,10 @@ class Reviewing:
         await self._cache.caught_up()
         call = request.call
         if call.subresource == "token":
-            return json_answer(self._tokens.answer(request.user, call.namespace, call.name, question), 201)
+            token = self._tokens.answer(request.user, call.namespace, call.name, question)
+            return json_answer(
+                {**token, "kind": "TokenRequest", "apiVersion": "authentication.k8s.io/v1"}, 201
+            )
         kind, _ = REVIEWS[call.group, call.plural]
         named = {"kind": kind, "apiVersion": f"{call.group}/{call.version}"}
         given = {**question, **named, "metadata": question.get("metadata") or {"creationTimestamp": None}}

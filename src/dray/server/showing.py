@@ -136,7 +136,7 @@ class Events:
 
     def bookmark(self, revision: int, *, initial_end: bool = False) -> bytes:
         """How far the watch has come, without an object."""
-        metadata: dict[str, Any] = {"resourceVersion": str(revision), "creationTimestamp": None}
+        metadata: dict[str, Any] = {"resourceVersion": str(revision)}
         if initial_end:
             metadata["annotations"] = {BOOKMARK_END: "true"}
         document: dict[str, Any] = {
