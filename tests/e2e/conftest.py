@@ -9,8 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.contract.running import pytest_pyfunc_call
 from tests.e2e.kubectl import NO_KUBECTL, Kubectl
 from tests.e2e.server import Running, clean_environment, running
+
+__all__ = ["pytest_pyfunc_call"]
 
 _numbers = itertools.count(1)
 
