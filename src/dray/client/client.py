@@ -224,7 +224,10 @@ class Client:
     async def delete(
         self, kind: Kind | type[T], name: str, namespace: str = "", how: Deletion = PLAINLY
     ) -> Any:
-        """Delete an object; what is left of it while finalizers or a grace period hold it, else None."""
+        """Delete an object; the object as the server last saw it, when it tells.
+
+        It may still be there: while `deletionTimestamp` is set and finalizers or a grace period hold it.
+        """
         row = row_of(kind)
         reader = await self._reader(row)
         path = path_of(row, reader.version, namespace, name)

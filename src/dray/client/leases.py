@@ -131,8 +131,8 @@ class Election:
 
     async def _take(self) -> bool:
         began = self._tempo.clock.monotonic()
-        if self._version and self.is_leader:
-            return await self._write(self._version, began)
+        if self._version and self.is_leader and await self._write(self._version, began):
+            return True
         try:
             lease = await self._client.get(LEASE, self._name, self._namespace)
         except NotFound:
@@ -197,14 +197,21 @@ class Election:
 
     async def _release(self) -> None:
         """Give the lease back, so that the next leader need not wait; nobody minds when that fails."""
-        held, version, self._renewed_at, self._version = self.is_leader, self._version, None, ""
-        if not held or not version:
+        held, self._renewed_at, self._version = self.is_leader, None, ""
+        if not held:
             return
-        spec = {"holderIdentity": None, "leaseDurationSeconds": 1}
-        patch = MergePatch({"metadata": {"resourceVersion": version}, "spec": spec})
         with suppress(*TROUBLE, TimeoutError):
             async with asyncio.timeout(_RELEASE_SECONDS):
-                await self._client.patch(LEASE, self._name, patch, self._namespace)
+                # A renewal may have been under way when we stopped, so the version is not known for sure.
+                lease = await self._client.get(LEASE, self._name, self._namespace)
+                self._observe(lease)
+                if self.leader == self.identity:
+                    await self._give_back(resource_version_of(lease))
+
+    async def _give_back(self, version: str) -> None:
+        spec = {"holderIdentity": None, "leaseDurationSeconds": 1}
+        patch = MergePatch({"metadata": {"resourceVersion": version}, "spec": spec})
+        await self._client.patch(LEASE, self._name, patch, self._namespace)
         self.leader = ""
 
 

@@ -1,0 +1,205 @@
+"""An informer shows what the server has, however often the way to it breaks.
+
+The server here has a history of writes, each of one or more objects, and a plan of what goes wrong with each
+watch: it is cut somewhere, it begins with events that were already sent, it is refused because the past is
+gone, or it simply ends. When nothing is left of the plan the informer must show the last state; what its
+listeners were told must add up to it, with every object's versions in order and nothing told twice; and
+unless the past was gone, no step may be missing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any, NamedTuple
+
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from dray.api.resource import ResourceClaim
+from dray.client.informer import Informer
+from tests.unit.client.fakeapi import (
+    CLAIMS,
+    FakeApi,
+    Told,
+    bookmark,
+    claim,
+    client_of,
+    failed,
+    forever,
+    line,
+    listing,
+    serves,
+)
+
+NAMES = ("a", "b", "c")
+WRITES = st.lists(st.dictionaries(st.sampled_from(NAMES), st.booleans(), min_size=1, max_size=3), max_size=12)
+
+
+class Fault(NamedTuple):
+    """What goes wrong with one watch, and how many writes happen before it."""
+
+    writes: int
+    cut: int | None = None
+    """After how many lines the stream breaks."""
+    torn: bool = False
+    """Whether half a line follows."""
+    again: int = 0
+    gone: bool = False
+    bookmarked: bool = False
+
+
+LAST = Fault(1000, bookmarked=True)
+"""The last watch: everything happens, and nothing goes wrong."""
+
+FAULTS = st.lists(
+    st.builds(
+        Fault,
+        writes=st.integers(0, 4),
+        cut=st.none() | st.integers(0, 5),
+        torn=st.booleans(),
+        again=st.integers(0, 3),
+        gone=st.booleans(),
+        bookmarked=st.booleans(),
+    ),
+    max_size=8,
+)
+
+
+class Event(NamedTuple):
+    """One object changed at one revision."""
+
+    revision: int
+    what: str
+    object: dict[str, Any]
+
+
+class History(FakeApi):
+    """A server whose writes happen as it is asked."""
+
+    def __init__(self, writes: list[dict[str, bool]], faults: list[Fault]) -> None:
+        super().__init__()
+        serves(self, "v1")
+        self.coming, self.faults = list(writes), list(faults)
+        self.revision, self.lives = 100, 0
+        self.state: dict[str, dict[str, Any]] = {}
+        self.events: list[Event] = []
+        self.settled = asyncio.Event()
+        self.forgot = False
+
+    def _next(self, asked):
+        if asked.path != CLAIMS:
+            return super()._next(asked)
+        if not asked.query.get("watch"):
+            return listing(self.revision, *self.state.values())
+        fault = self.faults.pop(0) if self.faults else LAST
+        for _ in range(min(fault.writes, len(self.coming))):
+            self._write(self.coming.pop(0))
+        if fault.gone:
+            self.forgot = True
+            return failed(410, "Expired", "gone")
+        return Told(self._stream(int(asked.query["resourceVersion"]), fault))
+
+    async def _stream(self, after: int, fault: Fault):
+        earlier = [event for event in self.events if event.revision <= after]
+        later = [event for event in self.events if event.revision > after]
+        known = {event.object["metadata"]["name"] for event in later}
+        # What is sent again concerns objects that are still there: no server sends the dead.
+        again = [
+            event
+            for event in earlier[len(earlier) - fault.again :]
+            if event.object["metadata"]["name"] in self.state
+            and event.object["metadata"]["name"] not in known
+        ]
+        lines = [line(event.what, event.object) for event in again + later]
+        if fault.bookmarked:
+            lines.append(bookmark(self.revision))
+        if fault.cut is not None:
+            rest = b"".join(lines[fault.cut :])
+            yield b"".join(lines[: fault.cut]) + (rest[: len(rest) // 2] if fault.torn else b"")
+            return
+        text = b"".join(lines)
+        yield text
+        if fault is LAST:
+            self.settled.set()
+            async for part in forever():
+                yield part
+
+    def _write(self, write: dict[str, bool]) -> None:
+        self.revision += 1
+        for name, there in write.items():
+            known = self.state.get(name)
+            if there:
+                self.lives += known is None
+                uid = known["metadata"]["uid"] if known else f"uid-{self.lives}"
+                self.state[name] = claim(name, self.revision, uid)
+                self.events.append(Event(self.revision, "MODIFIED" if known else "ADDED", self.state[name]))
+            elif known:
+                del self.state[name]
+                gone = json.loads(json.dumps(known))
+                gone["metadata"]["resourceVersion"] = str(self.revision)
+                self.events.append(Event(self.revision, "DELETED", gone))
+
+
+class Shadow:
+    """What a listener would believe, and whether what it is told makes sense."""
+
+    def __init__(self) -> None:
+        self.objects: dict[str, tuple[str, int]] = {}
+        self.told = 0
+
+    def added(self, new: ResourceClaim) -> None:
+        self.told += 1
+        assert new.metadata.name not in self.objects
+        self._set(new)
+
+    def updated(self, old: ResourceClaim, new: ResourceClaim) -> None:
+        self.told += 1
+        uid, version = self.objects[new.metadata.name]
+        assert old.metadata.uid == new.metadata.uid == uid
+        assert version == int(old.metadata.resource_version) < int(new.metadata.resource_version)
+        self._set(new)
+
+    def deleted(self, old: ResourceClaim) -> None:
+        self.told += 1
+        assert self.objects.pop(old.metadata.name)[0] == old.metadata.uid
+
+    def _set(self, new: ResourceClaim) -> None:
+        self.objects[new.metadata.name] = (new.metadata.uid, int(new.metadata.resource_version))
+
+
+async def followed(server: History) -> tuple[Informer, Shadow]:
+    informer, shadow = Informer(client_of(server), ResourceClaim), Shadow()
+    informer.listen(shadow.added, shadow.updated, shadow.deleted)
+    run = asyncio.create_task(informer.run())
+    settled = asyncio.create_task(server.settled.wait())
+    async with asyncio.timeout(5):
+        await asyncio.wait((run, settled), return_when=asyncio.FIRST_COMPLETED)
+        while settled.done() and informer.resource_version != str(server.revision):
+            await asyncio.sleep(0)
+    for task in (run, settled):
+        task.cancel()
+    ended = await asyncio.gather(run, settled, return_exceptions=True)
+    assert isinstance(ended[0], asyncio.CancelledError), ended[0]
+    return informer, shadow
+
+
+@settings(max_examples=150, deadline=None)
+@given(WRITES, FAULTS)
+@example([{"a": True, "b": True}], [Fault(1, cut=1)])
+@example([{"a": True}, {"b": True}], [Fault(2), Fault(0, again=2)])
+def test_an_informer_ends_where_the_server_is(writes, faults):
+    server = History(writes, faults)
+    informer, shadow = asyncio.run(followed(server))
+    truth = {
+        name: (obj["metadata"]["uid"], int(obj["metadata"]["resourceVersion"]))
+        for name, obj in server.state.items()
+    }
+    seen = {
+        obj.metadata.name: (obj.metadata.uid, int(obj.metadata.resource_version)) for obj in informer.all()
+    }
+    assert seen == truth
+    assert shadow.objects == truth
+    if not server.forgot:
+        assert shadow.told == len(server.events)
+        assert informer.counts.lists == 1
