@@ -21,6 +21,9 @@ from dray.api.jsontext import write_json
 from dray.server.failures import Failure, unavailable
 from dray.server.limits import Limits
 
+WAITING_BYTES = 64 * 1024
+"""More is not written to a client that does not read; TLS alone would let eight times as much wait."""
+
 Refused = Callable[[str], None]
 """Told the name of a limit whenever it ends a connection."""
 
@@ -42,6 +45,7 @@ class Connection(HttpToolsProtocol):
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
+        transport.set_write_buffer_limits(high=WAITING_BYTES)
         if len(self.connections) > self.limits.max_connections:
             text = f"{self.limits.max_connections} connections are open, no more are served"
             self._refuse("max_connections", unavailable(text))
