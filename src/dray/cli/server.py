@@ -51,6 +51,11 @@ DATA_DIR = "dray-data"
     help="Another host name or address by which clients reach the server.",
 )
 @click.option(
+    "--keys",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="The directory of keys and certificates, for servers that share a store; otherwise inside --data-dir.",
+)
+@click.option(
     "--token-file",
     "tokens",
     type=click.Path(path_type=Path, dir_okay=False),

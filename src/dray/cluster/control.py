@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -36,6 +37,7 @@ KEYS: Final = "keys"
 AUDIT: Final = "audit.log"
 KUBECONFIG: Final = "admin.kubeconfig"
 ADMIN: Final = "dray-admin"
+_DAY_SECONDS: Final = 86_400
 LOOPBACK: Final = "127.0.0.1"
 
 
@@ -48,6 +50,8 @@ class ServerOptions:
     """An address; a file in the directory when empty."""
     host: str = LOOPBACK
     port: int = 6443
+    keys: Path | None = None
+    """The directory of keys, when servers on one store share it; otherwise inside the directory."""
     names: tuple[str, ...] = ()
     """More names and addresses clients use for this server."""
     gates: GateSet = field(default_factory=GateSet.default)
@@ -77,11 +81,12 @@ async def serving(options: ServerOptions) -> AsyncIterator[Started]:
         sock = listen(options.host, options.port)
         host, port = sock.getsockname()[:2]
         names = tuple(name for name in (*options.names, host) if name not in ("0.0.0.0", "::"))
-        certificates = Certificates.open(options.directory / KEYS, names)
+        keys = options.keys or options.directory / KEYS
+        certificates = Certificates.open(keys, names)
         url = f"https://{_reachable(host)}:{port}"
         choices = Choices(
             Gatekeeper(options.gates),
-            options.directory / KEYS,
+            keys,
             options.directory / AUDIT,
             options.log,
             url,
@@ -93,15 +98,26 @@ async def serving(options: ServerOptions) -> AsyncIterator[Started]:
         )
         server = ApiServer(store, choices)
         async with server.running() as app:
-            httpd = Httpd(app, sock, certificates.server_context(), options.limits, server.refused)
+            tls = certificates.server_context()
+            httpd = Httpd(app, sock, tls, options.limits, server.refused)
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(httpd.run_until_stopped())
+                renewing = tasks.create_task(_renew(certificates, tls))
                 try:
                     path = options.directory / KUBECONFIG
                     _write_kubeconfig(path, url, certificates)
                     yield Started(url, path, address, app)
                 finally:
+                    renewing.cancel()
+                    server.end_watches()
                     httpd.stop()
+
+
+async def _renew(certificates: Certificates, tls: ssl.SSLContext) -> None:
+    """Look every day whether the server's certificate nears its end."""
+    while True:
+        await asyncio.sleep(_DAY_SECONDS)
+        await asyncio.to_thread(certificates.refresh, tls)
 
 
 async def serve(options: ServerOptions, started: Callable[[Started], None]) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import random
 import uuid
-from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -36,7 +36,7 @@ from dray.server.auth.tokenrequest import TokenRequests
 from dray.server.auth.tokens import StaticTokens
 from dray.server.backups import Backups
 from dray.server.cache import Cache
-from dray.server.call import Answer, Call, Request, User
+from dray.server.call import Answer, Call, Request, User, json_answer
 from dray.server.change import Rule
 from dray.server.collector import Collector
 from dray.server.crowding import Crowding
@@ -54,7 +54,7 @@ from dray.server.metrics import Metrics
 from dray.server.observing import Observing, watched
 from dray.server.openapi import OpenApi
 from dray.server.patching import Patching
-from dray.server.paths import Paths
+from dray.server.paths import Page, Paths
 from dray.server.quotas import Quotas
 from dray.server.reading import Reading
 from dray.server.registry import Registry
@@ -135,7 +135,7 @@ class ApiServer:
                 running.append(tasks.create_task(self._quotas.keep(self._store)))
                 yield app
             finally:
-                self.cache.hub.close(Closed("the server is stopping"))
+                self.end_watches()
                 for task in running:
                     task.cancel()
                 await self._audit.close()
@@ -160,7 +160,7 @@ class ApiServer:
             self._gate(),
             Observing(self.metrics, choices.log, self._audit),
             service.answer,
-            self._paths(served).answer,
+            self._paths(served, accounts).answer,
             choices.clock,
             choices.limits.max_body_bytes,
         )
@@ -216,7 +216,7 @@ class ApiServer:
             reviewing.answer,
         )
 
-    def _paths(self, served: Sequence[Kind]) -> Paths:
+    def _paths(self, served: Sequence[Kind], accounts: AccountTokens) -> Paths:
         discovery, openapi = Discovery(served, self._choices.address), OpenApi(served)
         return Paths(
             {
@@ -233,6 +233,8 @@ class ApiServer:
             ),
             {
                 ("get", "/metrics"): self._measured,
+                ("get", "/openid/v1/jwks"): _told(accounts.jwks),
+                ("get", "/.well-known/openid-configuration"): _told(accounts.openid_configuration),
                 **LedgerPages(self._store, self.cache).pages(),
                 **Backups(self._store, self._choices.keys).pages(),
             },
@@ -245,3 +247,16 @@ class ApiServer:
         self.metrics.count(names.DIGESTS, "equal" if found.equal else "different")
         if not found.equal:
             self._choices.log.error("the cache differs from the store", difference=found.differences[0])
+
+    def end_watches(self) -> None:
+        """Let every watch end in good order; clients come back and find another server, or this one again."""
+        self.cache.hub.close(Closed("the server is stopping"))
+
+
+def _told(make: Callable[[], Mapping[str, Any]]) -> Page:
+    """A page that tells a document."""
+
+    async def page(request: Request) -> Answer:
+        return json_answer(make())
+
+    return page
