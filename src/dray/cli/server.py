@@ -53,7 +53,7 @@ DATA_DIR = "dray-data"
 @click.option(
     "--keys",
     type=click.Path(path_type=Path, file_okay=False),
-    help="The directory of keys and certificates, for servers that share a store; otherwise inside --data-dir.",
+    help="The directory of keys, for servers that share a store; otherwise inside --data-dir.",
 )
 @click.option(
     "--token-file",

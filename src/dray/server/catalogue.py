@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Final
 
-from dray.api.kinds import kind_named
+from dray.api.kinds import known_kind
 from dray.claims.published import NOWHERE, Published, SeenSlice, Source, pool_of, published, read_slice
 from dray.server.cache import Cache
 from dray.server.held import Held
@@ -21,8 +21,7 @@ KEPT_POOLS: Final = 8_192
 KEPT_SLICES: Final = 4_096
 """How many pools are remembered worked out, and how many slices decoded."""
 
-_SLICES = kind_named("resource.k8s.io", "ResourceSlice")
-assert _SLICES is not None
+_SLICES = known_kind("resource.k8s.io", "ResourceSlice")
 
 
 class Catalogue:
@@ -32,7 +31,6 @@ class Catalogue:
         self._pools: dict[PoolId, dict[bytes, Held]] = {}
         self._known: OrderedDict[PoolId, Published] = OrderedDict()
         self._slices: OrderedDict[Source, SeenSlice] = OrderedDict()
-        assert _SLICES is not None
         cache.listen(_SLICES, self._changed)
 
     def __call__(self, pool: PoolId) -> Published:

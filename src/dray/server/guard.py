@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from dray.api.kinds import Kind, kind_named
+from dray.api.kinds import known_kind
 from dray.claims import ledger
 from dray.claims.allocated import SeenClaim, may_be_allocated, read_claim
 from dray.claims.denials import Denial, Law
@@ -29,14 +29,8 @@ from dray.store import Compare, Delete, Put, Unchanged
 RESULTS = "status.allocation.devices.results"
 
 
-def _kind(group: str, name: str) -> Kind:
-    kind = kind_named(group, name)
-    assert kind is not None
-    return kind
-
-
-CLAIMS = _kind("resource.k8s.io", "ResourceClaim")
-PREPARATIONS = _kind("dray.dev", "Preparation")
+CLAIMS = known_kind("resource.k8s.io", "ResourceClaim")
+PREPARATIONS = known_kind("dray.dev", "Preparation")
 
 
 class Guard:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from dray.api.kinds import kind_named
+from dray.api.kinds import known_kind
 from dray.claims.allocated import may_be_allocated, read_claim
 from dray.claims.audit import Finding, Flaw, Snapshot, Standing, examine
 from dray.claims.published import NOWHERE, Published, pool_of, published, read_slice
@@ -85,8 +85,7 @@ class _Moment:
 
     @classmethod
     def of(cls, cache: Cache) -> _Moment:
-        slices = kind_named("resource.k8s.io", "ResourceSlice")
-        assert slices is not None
+        slices = known_kind("resource.k8s.io", "ResourceSlice")
         return cls(
             cache.revision,
             cache.all(CLAIMS),

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from typing import Final
 
 from dray.api.core import ResourceQuota
-from dray.api.kinds import KINDS, Kind, kind_named
+from dray.api.kinds import KINDS, Kind, known_kind
 from dray.claims import quota
 from dray.claims.quota import Usage
 from dray.server import failures
@@ -36,15 +36,9 @@ MARKS: Final = b"/quotas/"
 """Beside the objects: a mark for each namespace that changes with its quotas."""
 
 
-def _kind(group: str, name: str) -> Kind:
-    kind = kind_named(group, name)
-    assert kind is not None
-    return kind
-
-
-QUOTAS: Final = _kind("", "ResourceQuota")
-PODS: Final = _kind("", "Pod")
-CLAIMS: Final = _kind("resource.k8s.io", "ResourceClaim")
+QUOTAS: Final = known_kind("", "ResourceQuota")
+PODS: Final = known_kind("", "Pod")
+CLAIMS: Final = known_kind("resource.k8s.io", "ResourceClaim")
 _BY_NAME: Final = {quota.count_name(kind): kind for kind in KINDS if kind.namespaced and kind.kept_as is None}
 _BY_NAME_ALONE: Final = {
     kind.plural: kind for kind in KINDS if not kind.group and kind.plural in quota.SHORT_NAMES

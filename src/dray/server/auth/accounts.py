@@ -25,7 +25,7 @@ from uuid import uuid4
 import jwt
 from jwt.algorithms import ECAlgorithm
 
-from dray.api.kinds import Kind, kind_named
+from dray.api.kinds import Kind, known_kind
 from dray.clock import Clock, SystemClock
 from dray.server.auth.files import alone_in, private_directory
 from dray.server.auth.keys import Key, kept_key
@@ -50,14 +50,8 @@ _SKEW = timedelta(seconds=10)
 _REQUIRED = ("iss", "sub", "aud", "exp", "nbf", "iat")
 
 
-def _kind(name: str) -> Kind:
-    kind = kind_named("", name)
-    assert kind is not None
-    return kind
-
-
-_ACCOUNT = _kind("ServiceAccount")
-BINDABLE: Mapping[str, Kind] = {name: _kind(name) for name in ("Pod", "Node", "Secret")}
+_ACCOUNT = known_kind("", "ServiceAccount")
+BINDABLE: Mapping[str, Kind] = {name: known_kind("", name) for name in ("Pod", "Node", "Secret")}
 """What a token can be bound to."""
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from dray.api.fields import ROOT, FieldError, Path
 from dray.api.fields import forbidden as forbidden_field
-from dray.api.kinds import Kind, kind_named
+from dray.api.kinds import known_kind
 from dray.api.resource import AllocatedDeviceStatus, DeviceRequest, ResourceClaim
 from dray.server.auth.access import Access
 from dray.server.auth.drivers import Drivers
@@ -27,16 +27,9 @@ from dray.server.held import key
 from dray.store import Unchanged
 from dray.values.nodeselector import NODE_NAME, NodeSelector
 
-
-def _kind(group: str, name: str) -> Kind:
-    kind = kind_named(group, name)
-    assert kind is not None
-    return kind
-
-
-CLAIM, TEMPLATE = _kind(DEVICES, "ResourceClaim"), _kind(DEVICES, "ResourceClaimTemplate")
-CLASSIC_CLAIM = _kind(CLASSIC, "ResourceClaim")
-_NAMESPACE, _POD = _kind("", "Namespace"), _kind("", "Pod")
+CLAIM, TEMPLATE = known_kind(DEVICES, "ResourceClaim"), known_kind(DEVICES, "ResourceClaimTemplate")
+CLASSIC_CLAIM = known_kind(CLASSIC, "ResourceClaim")
+_NAMESPACE, _POD = known_kind("", "Namespace"), known_kind("", "Pod")
 
 _NO_CLAIM = ResourceClaim()
 

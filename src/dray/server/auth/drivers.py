@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from dray.api.kinds import kind_named
+from dray.api.kinds import known_kind
 from dray.server.auth.access import Access
 from dray.server.auth.accounts import ACCOUNT_PREFIX, NODE_NAME
 from dray.server.auth.nodes import SLICE
@@ -30,7 +30,7 @@ DRIVER = "dray.dev/driver"
 
 DRIVER_GROUP, NODE_GROUP = "dray:driver:", "dray:on-node:"
 
-_ACCOUNT = kind_named("", "ServiceAccount")
+_ACCOUNT = known_kind("", "ServiceAccount")
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,6 @@ class Drivers:
         if not user.name.startswith(ACCOUNT_PREFIX):
             return set()
         namespace, _, name = user.name.removeprefix(ACCOUNT_PREFIX).partition(":")
-        assert _ACCOUNT is not None
         held = self._cache.get(_ACCOUNT, namespace, name)
         if held is None:
             return set()

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from dray.api.kinds import Kind, kind_named
+from dray.api.kinds import Kind, known_kind
 from dray.server.auth.placed import CLASSIC, DEVICES, Placed, Reference
 from dray.server.auth.rbac import Decision
 from dray.server.auth.rules import Asked
@@ -91,13 +91,7 @@ def node_name(document: Mapping[str, object]) -> str | None:
     return name if isinstance(name, str) else None
 
 
-def _row(group: str, name: str) -> Kind:
-    kind = kind_named(group, name)
-    assert kind is not None
-    return kind
-
-
-SLICE, PREPARATION = _row(DEVICES, "ResourceSlice"), _row(OURS, "Preparation")
+SLICE, PREPARATION = known_kind(DEVICES, "ResourceSlice"), known_kind(OURS, "Preparation")
 _NODE_NAMED: Mapping[tuple[str, str], Kind] = {
     (kind.group, kind.plural): kind for kind in (SLICE, PREPARATION)
 }

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from dray.api.kinds import Kind, kind_named
+from dray.api.kinds import known_kind
 from dray.server.cache import Cache
 from dray.server.held import Held
 
@@ -105,13 +105,7 @@ def _collect(node: Any, steps: tuple[_Step, ...], found: dict[tuple[str, str], N
                 _collect(one, below, found)
 
 
-def _kind(name: str) -> Kind:
-    kind = kind_named("", name)
-    assert kind is not None
-    return kind
-
-
-POD = _kind("Pod")
+POD = known_kind("", "Pod")
 
 
 class Placed:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from dray.api.jsontext import write_json
-from dray.api.kinds import Kind, kind_named
+from dray.api.kinds import known_kind
 from dray.server.auth.accounts import ACCOUNT_PREFIX
 from dray.server.auth.rules import Asked, PolicyRule, missing_rule, read_rules, refusal_text
 from dray.server.cache import Cache
@@ -32,14 +32,8 @@ Subject = tuple[str, str]
 """`User` or `Group`, and the name; a service account is a user."""
 
 
-def _kind(name: str) -> Kind:
-    kind = kind_named(GROUP, name)
-    assert kind is not None
-    return kind
-
-
-ROLE, CLUSTER_ROLE = _kind("Role"), _kind("ClusterRole")
-ROLE_BINDING, CLUSTER_ROLE_BINDING = _kind("RoleBinding"), _kind("ClusterRoleBinding")
+ROLE, CLUSTER_ROLE = known_kind(GROUP, "Role"), known_kind(GROUP, "ClusterRole")
+ROLE_BINDING, CLUSTER_ROLE_BINDING = known_kind(GROUP, "RoleBinding"), known_kind(GROUP, "ClusterRoleBinding")
 
 
 @dataclass(frozen=True, slots=True)

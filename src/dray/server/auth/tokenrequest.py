@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from dray.api.kinds import kind_named
+from dray.api.kinds import known_kind
 from dray.clock import timestamp
 from dray.server.auth.accounts import BINDABLE, AccountTokens
 from dray.server.cache import Cache
@@ -20,7 +20,7 @@ from dray.server.call import User
 from dray.server.failures import Failure, bad_request, conflict, forbidden, not_found
 from dray.server.held import Held
 
-_ACCOUNT = kind_named("", "ServiceAccount")
+_ACCOUNT = known_kind("", "ServiceAccount")
 _USUAL = 3600
 
 
@@ -46,7 +46,6 @@ class TokenRequests:
 
     def answer(self, user: User, namespace: str, name: str, document: Mapping[str, Any]) -> dict[str, Any]:
         """The request with the token in its status."""
-        assert _ACCOUNT is not None
         account = self._cache.get(_ACCOUNT, namespace, name)
         if account is None:
             raise not_found(_ACCOUNT, name)

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from dray.api.kinds import Kind, kind_named
+from dray.api.kinds import Kind, known_kind
 from dray.claims.rows import DeviceId, device_key
 from dray.server.cache import Cache
 from dray.server.held import Held
@@ -100,7 +100,7 @@ def _why_pending(claim: Any, scene: Scene) -> str:
     if scene.cache is None:
         return ""
     namespace, name = text(claim, "metadata.namespace"), text(claim, "metadata.name")
-    pods = _kind("", "Pod")
+    pods = known_kind("", "Pod")
     owners = [
         text(owner, "name")
         for owner in items(claim, "metadata.ownerReferences")
@@ -145,12 +145,6 @@ def claims_of(pod: Any) -> list[str]:
         for one in items(pod, "spec.resourceClaims")
     )
     return [name for name in names if name]
-
-
-def _kind(group: str, name: str) -> Kind:
-    kind = kind_named(group, name)
-    assert kind is not None
-    return kind
 
 
 CLAIMS: Final = (
