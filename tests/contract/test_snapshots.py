@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from dray.store import Delete, Put, Store, open_store
-from dray.store.errors import Compacted, Damaged, InUse, OpenError
+from dray.store.errors import Compacted, Damaged, InUse, OpenError, OutcomeUnknown
 from dray.store.snapshots import backup, restore
 from tests.contract.backends import Backend
 
@@ -129,3 +131,25 @@ async def test_what_is_no_backup_is_refused(tmp_path: Path):
     with pytest.raises(OpenError, match="keeps nothing"):
         await restore(tmp_path / "live.db", "memory:")
     assert not (tmp_path / "new.db").exists()
+
+
+async def test_a_restore_that_breaks_off_says_how_far_it_came(etcd, tmp_path: Path, monkeypatch):
+    async with await open_store(str(tmp_path / "a.db")) as store:
+        await asyncio.gather(*(store.txn([], [Put(b"%d" % n, b"")]) for n in range(250)))
+        await backup(store, tmp_path / "saved.db")
+    from dray.store.etcd.store import EtcdStore
+
+    plain, calls = EtcdStore.txn, itertools.count()
+
+    async def breaking(self: EtcdStore, *arguments: Any) -> Any:
+        if next(calls) == 1:
+            raise OutcomeUnknown("the line broke")
+        return await plain(self, *arguments)
+
+    monkeypatch.setattr(EtcdStore, "txn", breaking)
+    address = f"etcd://{etcd[0]}/half"
+    with pytest.raises(OpenError, match="100 of 250 keys .* the line broke; restore again with `--force`"):
+        await restore(tmp_path / "saved.db", address)
+    await restore(tmp_path / "saved.db", address, force=True)
+    async with await open_store(address) as store:
+        assert len((await store.range(b"")).entries) == 250

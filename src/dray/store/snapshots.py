@@ -19,7 +19,7 @@ from pathlib import Path
 
 from dray.store.address import open_store, sqlite_path
 from dray.store.base import Delete, Entry, Put, Store, Write
-from dray.store.errors import OpenError
+from dray.store.errors import OpenError, StoreError
 from dray.store.sqlite import backup as copies
 from dray.store.sqlite.files import connect, verify
 from dray.store.sqlite.rows import COLUMNS, SUM_MASK, Head, Row, checked, checksum_of, entry_of, row_id
@@ -52,10 +52,21 @@ async def restore(source: Path, address: str, *, force: bool = False) -> int:
     entries = await asyncio.to_thread(_read, source)
     async with await open_store(address) as store:
         await _clear(store, address, force=force)
-        revision = await store.revision()
+        return await _put_all(store, entries, address)
+
+
+async def _put_all(store: Store, entries: list[Entry], address: str) -> int:
+    revision, done = await store.revision(), 0
+    try:
         for writes in _helpings(Put(entry.key, entry.value) for entry in entries):
             revision = (await store.txn([], writes)).revision
-        return revision
+            done += len(writes)
+    except StoreError as error:
+        # Many transactions are not one: whoever looks now sees a part, and must be told.
+        raise OpenError(
+            f"{done} of {len(entries)} keys are under `{address}`: {error}; restore again with `--force`"
+        ) from error
+    return revision
 
 
 async def _everything(store: Store) -> tuple[int, list[Entry]]:
