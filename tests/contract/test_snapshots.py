@@ -148,7 +148,7 @@ async def test_a_restore_that_breaks_off_says_how_far_it_came(etcd, tmp_path: Pa
 
     monkeypatch.setattr(EtcdStore, "txn", breaking)
     address = f"etcd://{etcd[0]}/half"
-    with pytest.raises(OpenError, match="100 of 250 keys .* the line broke; restore again with `--force`"):
+    with pytest.raises(OpenError, match=r"100 of 250 keys .* the line broke; restore again with `--force`"):
         await restore(tmp_path / "saved.db", address)
     await restore(tmp_path / "saved.db", address, force=True)
     async with await open_store(address) as store:
