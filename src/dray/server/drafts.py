@@ -17,6 +17,7 @@ from dray.api.defaults import with_defaults
 from dray.api.gated import DroppedField, Gatekeeper
 from dray.api.kinds import Kind
 from dray.api.meta import ObjectMeta
+from dray.api.shape import examine
 from dray.server.held import Held
 
 
@@ -67,7 +68,12 @@ class Draft:
     def with_metadata(self, metadata: Mapping[str, Any]) -> Draft:
         """The draft with other metadata; what is None or empty is left out."""
         kept = {name: value for name, value in metadata.items() if value not in (None, "", {}, [], ())}
-        view = msgspec.structs.replace(self.view, metadata=msgspec.convert(kept, ObjectMeta))
+        try:
+            known = msgspec.convert(kept, ObjectMeta)
+        except msgspec.ValidationError:  # an open kind keeps unknown fields, but its metadata is not open
+            kept, _ = examine(kept, ObjectMeta)
+            known = msgspec.convert(kept, ObjectMeta)
+        view = msgspec.structs.replace(self.view, metadata=known)
         document = None if self._document is None else self._document | {"metadata": kept}
         return Draft(self.kind, document, view)
 
