@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -42,20 +43,24 @@ def campaign(folder: Path, kills: int, seed: int, longest: int = 400) -> Tally:
     points = ("", *POINTS)
     tally, path = Tally(), folder / "store.db"
     known: dict[bytes, int] = {}
+    hits: Counter[str] = Counter()
     revision = 0
     for turn in range(kills):
         point = points[turn % len(points)]
-        acknowledged = _run_and_kill(path, turn, point, chance, longest)
+        acknowledged, by_itself = _run_and_kill(path, turn, point, chance, longest)
         tally.kills += 1
-        tally.each_point = tally.kills // len(points)
+        hits[point] += by_itself
+        tally.each_point = min(hits[point] for point in POINTS)
         tally.acknowledged += len(acknowledged)
         known |= {key_of(turn, number): at for number, at in acknowledged.items()}
         revision = _look(path, known, revision, tally)
     return tally
 
 
-def _run_and_kill(path: Path, turn: int, point: str, chance: random.Random, longest: int) -> dict[int, int]:
-    """Start the writer and let it die; returns what it had acknowledged, by number."""
+def _run_and_kill(
+    path: Path, turn: int, point: str, chance: random.Random, longest: int
+) -> tuple[dict[int, int], bool]:
+    """Start the writer and let it die; returns what it had acknowledged, and whether it died at its point."""
     command = [sys.executable, "-m", "tests.faults.store.child", str(path), str(turn)]
     if point:
         command += [point, str(chance.randint(1, 2) if point in RARE else chance.randint(2, 60))]
@@ -65,18 +70,20 @@ def _run_and_kill(path: Path, turn: int, point: str, chance: random.Random, long
     told = b""
     end = time.monotonic() + 20
     lines = chance.randint(1, longest)
+    by_itself = False
     while time.monotonic() < end:
         ready, _, _ = select.select([child.stdout], [], [], 1)
         chunk = os.read(child.stdout.fileno(), 1 << 16) if ready else b""
         told += chunk
-        if (ready and not chunk) or (not point and told.count(b"\n") >= lines):
+        by_itself = bool(ready and not chunk)
+        if by_itself or (not point and told.count(b"\n") >= lines):
             break
     child.send_signal(signal.SIGKILL)
     told += child.stdout.read()
     child.stdout.close()
     assert child.wait(20) == -signal.SIGKILL, "the child ended by itself"
     whole = told[: told.rfind(b"\n") + 1].split()
-    return dict(zip(map(int, whole[::2]), map(int, whole[1::2]), strict=True))
+    return dict(zip(map(int, whole[::2]), map(int, whole[1::2]), strict=True)), by_itself
 
 
 def _look(path: Path, known: dict[bytes, int], revision: int, tally: Tally) -> int:
