@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import socket
 import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -30,7 +31,7 @@ from dray.server.call import MASTERS
 from dray.server.httpd import Httpd, listen
 from dray.server.limits import Limits
 from dray.server.logs import Log
-from dray.store import open_store
+from dray.store import Store, open_store
 
 STORE_FILE: Final = "store.db"
 KEYS: Final = "keys"
@@ -78,39 +79,47 @@ async def serving(options: ServerOptions) -> AsyncIterator[Started]:
     prepare_directory(options.directory)
     address = options.store or str(options.directory / STORE_FILE)
     async with await open_store(address) as store:
-        sock = listen(options.host, options.port)
-        host, port = sock.getsockname()[:2]
-        names = tuple(name for name in (*options.names, host) if name not in ("0.0.0.0", "::"))
-        keys = options.keys or options.directory / KEYS
-        certificates = Certificates.open(keys, names)
-        url = f"https://{_reachable(host)}:{port}"
-        choices = Choices(
-            Gatekeeper(options.gates),
-            keys,
-            options.directory / AUDIT,
-            options.log,
-            url,
-            certificates.ca_pem.decode(),
-            options.tokens,
-            options.anonymous,
-            options.ledger,
-            options.limits,
-        )
-        server = ApiServer(store, choices)
-        async with server.running() as app:
-            tls = certificates.server_context()
-            httpd = Httpd(app, sock, tls, options.limits, server.refused)
-            async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(httpd.run_until_stopped())
-                renewing = tasks.create_task(_renew(certificates, tls))
-                try:
-                    path = options.directory / KUBECONFIG
-                    _write_kubeconfig(path, url, certificates)
-                    yield Started(url, path, address, app)
-                finally:
-                    renewing.cancel()
-                    server.end_watches()
-                    httpd.stop()
+        with listen(options.host, options.port) as sock:
+            async with _answering(options, store, sock) as (url, kubeconfig_path, app):
+                yield Started(url, kubeconfig_path, address, app)
+
+
+@asynccontextmanager
+async def _answering(
+    options: ServerOptions, store: Store, sock: socket.socket
+) -> AsyncIterator[tuple[str, Path, App]]:
+    host, port = sock.getsockname()[:2]
+    names = tuple(name for name in (*options.names, host) if name not in ("0.0.0.0", "::"))
+    keys = options.keys or options.directory / KEYS
+    certificates = Certificates.open(keys, names)
+    url = f"https://{_reachable(host)}:{port}"
+    choices = Choices(
+        Gatekeeper(options.gates),
+        keys,
+        options.directory / AUDIT,
+        options.log,
+        url,
+        certificates.ca_pem.decode(),
+        options.tokens,
+        options.anonymous,
+        options.ledger,
+        options.limits,
+    )
+    server = ApiServer(store, choices)
+    async with server.running() as app:
+        tls = certificates.server_context()
+        httpd = Httpd(app, sock, tls, options.limits, server.refused)
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(httpd.run_until_stopped())
+            renewing = tasks.create_task(_renew(certificates, tls))
+            try:
+                path = options.directory / KUBECONFIG
+                _write_kubeconfig(path, url, certificates)
+                yield url, path, app
+            finally:
+                renewing.cancel()
+                server.end_watches()
+                httpd.stop()
 
 
 async def _renew(certificates: Certificates, tls: ssl.SSLContext) -> None:

@@ -89,7 +89,8 @@ def listen(host: str, port: int) -> socket.socket:
 
 def _why(host: str, port: int, refused: Exception) -> str:
     reason = getattr(refused, "strerror", None) or str(refused)
-    hint = "; choose another with --port, or 0 for any that is free" if "in use" in reason.lower() else ""
+    in_use = "in use" in reason.lower()
+    hint = "; choose another with --port, or 0 for any that is free" if in_use else "; choose another --host"
     return f"cannot listen on {host}:{port}: {reason.lower()}{hint}"
 
 
