@@ -62,6 +62,8 @@ class Member:
         self.door = self.peer
         """Where the others find it: itself, or somebody between who can cut the line."""
         self.tls: Certificates | None = None
+        self.progress = "50ms"
+        """How often it tells quiet watches by itself how far it is."""
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self, cluster: str) -> None:
@@ -75,7 +77,7 @@ class Member:
             "--listen-peer-urls": peer,
             "--initial-advertise-peer-urls": f"http://{self.door}",
             "--initial-cluster": cluster,
-            "--experimental-watch-progress-notify-interval": "50ms",
+            "--experimental-watch-progress-notify-interval": self.progress,
             "--heartbeat-interval": "50",
             "--election-timeout": "500",
             "--log-level": "error",

@@ -48,6 +48,31 @@ async def test_a_transaction_too_large_for_etcd_says_so(etcd):
             await store.txn([], [Put(b"%d" % n, b"") for n in range(1000)])
 
 
+async def test_a_watch_asks_how_far_it_is_when_somebody_waits_for_a_change_of_others(tmp_path: Path):
+    program = binary(tmp_path)
+    if program is None:
+        pytest.skip(NO_ETCD)
+    member = Member("m0", tmp_path, program, durable=False)
+    member.progress = "1h"
+    cluster = Cluster([member])
+    try:
+        async with (
+            await opened(cluster.endpoints, b"/mine/") as mine,
+            await opened(cluster.endpoints, b"/theirs/") as theirs,
+        ):
+            # This etcd is too old to be asked while much happens, but here nothing else does.
+            vars(mine)["_may_ask_progress"] = True
+            async with aclosing(mine.watch(b"", await mine.revision(), bookmarks=3600)) as batches:
+                first = asyncio.ensure_future(anext(batches))
+                await asyncio.sleep(0.2)
+                written = await theirs.txn([], [Put(b"a", b"")])
+                assert not first.done()
+                assert await mine.revision() == written.revision
+                assert (await first).revision == written.revision
+    finally:
+        cluster.stop()
+
+
 async def leader_of(cluster: Cluster) -> Member:
     """Asks each member until one says that it leads."""
     from dray.store.etcd.channel import Line

@@ -54,7 +54,7 @@ class EtcdStore(Closing):
         self._prefix = prefix
         self._buffered_events = buffered_events
         self._may_ask_progress = _truthful(version)
-        self._watches: set[Buffer] = set()
+        self._watches: dict[EtcdWatch, Buffer] = {}
         self._asking: asyncio.Task[int] | None = None
         self._next: asyncio.Task[int] | None = None
         self._open = True
@@ -92,6 +92,8 @@ class EtcdStore(Closing):
         self._asking, self._next = self._next, None
         answer = await self._range(CLASSES["RangeRequest"](key=self._prefix, count_only=True))
         revision: int = answer.header.revision
+        for watch in self._watches:
+            watch.hurry(revision)
         return revision
 
     async def get(self, key: bytes, revision: int | None = None) -> Entry | None:
@@ -153,12 +155,12 @@ class EtcdStore(Closing):
         watch = EtcdWatch(self._line, buffer, create, self._entry)
         asking = bookmarks if self._may_ask_progress else None
         batches = watch.batches(after_revision, self._check_readable, asking)
-        self._watches.add(buffer)
+        self._watches[watch] = buffer
         try:
             async for batch in batches:
                 yield batch
         finally:
-            self._watches.discard(buffer)
+            del self._watches[watch]
             await batches.aclose()
 
     async def compact(self, revision: int) -> None:
@@ -172,7 +174,7 @@ class EtcdStore(Closing):
         if not self._open:
             return
         self._open = False
-        for buffer in list(self._watches):
+        for buffer in list(self._watches.values()):
             buffer.fail(closed())
         await self._line.close()
 

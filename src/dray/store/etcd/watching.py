@@ -6,6 +6,9 @@ another member, right after the last revision that was put into the buffer: etcd
 revision on misses nothing and repeats nothing. Before each opening the history is asked for that revision,
 because etcd starts a watch at a revision whose deletes were just compacted away without a word.
 
+An etcd that others use too moves on without a change of ours, and a watch that waits for its next bookmark
+would hold up whoever must have come that far. So it is told what somebody waits for (`hurry`), and asks.
+
 Rules for this file: revisions come from events or progress messages, never from elsewhere: only those stand
 in the order of the stream.
 """
@@ -27,6 +30,9 @@ DELETED = 1
 PATIENCE = 60.0
 """How many seconds a watch looks for a member that answers before it gives up."""
 
+GRACE = 0.01
+"""How many seconds a change may be on its way before somebody who waits has us ask for it."""
+
 ToEntry = Callable[[Any], Entry]
 Check = Callable[[int], Awaitable[int]]
 """Raises when the history does not reach back to a revision; returns where the store stands."""
@@ -42,6 +48,8 @@ class EtcdWatch:
         self._to_entry = to_entry
         self.cursor = 0
         self._present = 0
+        self._wanted = 0
+        self._hurry = asyncio.Event()
 
     async def batches(
         self, after: int, check: Check, ask_progress: float | None
@@ -59,6 +67,12 @@ class EtcdWatch:
             reader.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await reader
+
+    def hurry(self, revision: int) -> None:
+        """Somebody waits until the watch has come to `revision`."""
+        if revision > max(self.cursor, self._wanted):
+            self._wanted = revision
+            self._hurry.set()
 
     async def _read(self, check: Check, ask_progress: float | None) -> None:
         loop = asyncio.get_running_loop()
@@ -91,7 +105,7 @@ class EtcdWatch:
         try:
             await stream.write(CLASSES["WatchRequest"](create_request=self._create))
             if ask_progress is not None:
-                asking = asyncio.create_task(_ask_progress(stream, ask_progress))
+                asking = asyncio.create_task(self._ask_progress(stream, ask_progress))
             while (response := await stream.read()) is not grpc.aio.EOF:
                 catching_up = self.cursor < self._present
                 self._take(response, bounded=not catching_up)
@@ -104,6 +118,20 @@ class EtcdWatch:
             if asking is not None:
                 asking.cancel()
             stream.cancel()
+
+    async def _ask_progress(self, stream: Any, period: float) -> None:
+        request = CLASSES["WatchRequest"](progress_request=CLASSES["WatchProgressRequest"]())
+        with contextlib.suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
+            while True:
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._hurry.wait(), period)
+                    self._hurry.clear()
+                    wanted = self._wanted
+                    # What is on its way comes by itself.
+                    await asyncio.sleep(GRACE)
+                    if self.cursor >= wanted:
+                        continue
+                await stream.write(request)
 
     def _take(self, response: Any, *, bounded: bool) -> None:
         if response.compact_revision:
@@ -135,11 +163,3 @@ class EtcdWatch:
             events.append(Event(key, revision, current, previous))
         if events:
             yield Batch(revision, tuple(events))
-
-
-async def _ask_progress(stream: Any, period: float) -> None:
-    request = CLASSES["WatchRequest"](progress_request=CLASSES["WatchProgressRequest"]())
-    with contextlib.suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
-        while True:
-            await asyncio.sleep(period)
-            await stream.write(request)
