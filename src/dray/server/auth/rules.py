@@ -20,6 +20,8 @@ from dray.server.call import Call, User
 EVERYTHING = "*"
 
 _NAME_SELECTOR = "metadata.name="
+_CHOOSING = frozenset({"list", "watch", "deletecollection"})
+"""Verbs that act on what a selector chooses; for others it means nothing."""
 
 
 class Asked(NamedTuple):
@@ -47,7 +49,7 @@ def asked_of(call: Call) -> Asked:
         return Asked(call.verb, path=call.path)
     selector = call.query.get("fieldSelector", "")
     name = call.name
-    if not name and selector.startswith(_NAME_SELECTOR) and "," not in selector:
+    if call.verb in _CHOOSING and selector.startswith(_NAME_SELECTOR) and "," not in selector:
         name = selector.removeprefix(_NAME_SELECTOR).removeprefix("=")
     namespace = call.namespace
     if call.verb == "get" and call.plural == "namespaces" and not call.group:

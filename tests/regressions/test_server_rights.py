@@ -1,0 +1,41 @@
+"""Ways around the rights of users that were open once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.contract.api import Api, path, serving
+from tests.contract.documents import config
+
+RBAC = "rbac.authorization.k8s.io"
+
+
+async def give(api: Api, user: str, *rules: dict[str, Any]) -> Api:
+    """Let somebody do these things in the namespace `default`, and nothing else."""
+    metadata = {"name": user, "namespace": "default"}
+    role = {"apiVersion": f"{RBAC}/v1", "kind": "Role", "metadata": metadata, "rules": list(rules)}
+    binding = {
+        "apiVersion": f"{RBAC}/v1",
+        "kind": "RoleBinding",
+        "metadata": metadata,
+        "roleRef": {"apiGroup": RBAC, "kind": "Role", "name": user},
+        "subjects": [{"kind": "User", "name": user}],
+    }
+    await api.create(role, path("roles", group=RBAC))
+    await api.create(binding, path("rolebindings", group=RBAC))
+    return api.as_user(user)
+
+
+async def test_a_selector_does_not_name_what_is_created() -> None:
+    """A right to one name is no right to create under any name, whatever the query says besides."""
+    rule = {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["*"], "resourceNames": ["mine"]}
+    async with serving() as api:
+        await api.create(config("mine"))
+        await api.create(config("other"))
+        somebody = await give(api, "somebody", rule)
+        for query in ({}, {"fieldSelector": "metadata.name=mine"}):
+            assert (await somebody.ask("POST", path("configmaps"), config("new"), **query)).code == 403
+        # Where a selector does choose, it counts as the name.
+        assert await somebody.names(path("configmaps"), fieldSelector="metadata.name=mine") == ["mine"]
+        other = await somebody.ask("GET", path("configmaps"), fieldSelector="metadata.name=other")
+        assert other.code == 403
