@@ -19,9 +19,9 @@ from dray.api.preparation import Preparation
 from dray.errors import DecodeError
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Kind:
-    """One kind of object, as the API serves it."""
+    """One kind of object, as the API serves it; each is one row of the table and equal to no other."""
 
     group: str
     name: str

@@ -17,6 +17,8 @@ from contextlib import AbstractAsyncContextManager, aclosing
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
+import msgspec
+
 from dray.api.jsontext import write_json
 from dray.clock import Clock
 from dray.errors import InputError
@@ -36,8 +38,7 @@ SEND_SECONDS: Final = 30.0
 """How long a client may take to accept a part of a stream."""
 
 
-@dataclass(frozen=True, slots=True)
-class Permit:
+class Permit(msgspec.Struct, frozen=True):
     """As whom a call is made, and why it is allowed."""
 
     user: User
@@ -56,8 +57,7 @@ class Doorman(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Ending:
+class Ending(msgspec.Struct, frozen=True):
     """How a request ended, and how long it took."""
 
     code: int

@@ -10,9 +10,10 @@ they relied on, they name in a compare.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
+
+import msgspec
 
 from dray.api.kinds import Kind
 from dray.server.call import Request
@@ -22,8 +23,7 @@ from dray.store import Compare, Write
 CREATE, UPDATE, DELETE = "create", "update", "delete"
 
 
-@dataclass(frozen=True)
-class Change:
+class Change(msgspec.Struct, frozen=True, dict=True):
     """One object, before and after.
 
     `operation` is what happens in the store, whatever the verb: a patch may create, an update may delete
@@ -54,8 +54,7 @@ class Change:
         return None if self.old is None else self.old.document
 
 
-@dataclass(frozen=True, slots=True)
-class Extra:
+class Extra(msgspec.Struct, frozen=True):
     """What a rule adds to the transaction."""
 
     compares: Sequence[Compare] = ()

@@ -11,7 +11,6 @@ Rules for this file: keys and bytes are made and taken apart here and nowhere el
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -69,8 +68,7 @@ def _opening(kind: Kind) -> bytes:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Held:
+class Held(msgspec.Struct, frozen=True, gc=False):
     """One object at one revision."""
 
     kind: Kind

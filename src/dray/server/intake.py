@@ -7,8 +7,9 @@ those; what was dropped or not understood comes back as warnings.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
+
+import msgspec
 
 from dray.api.codec import Decoded, decode, decode_document
 from dray.api.fields import FieldError
@@ -34,8 +35,7 @@ _SMALL: Final = 16_384
 """Bodies up to this size are searched for duplicate fields even when nobody asked to be strict."""
 
 
-@dataclass(frozen=True, slots=True)
-class Taken:
+class Taken(msgspec.Struct, frozen=True):
     """A body that was understood, and what its sender should know."""
 
     draft: Draft

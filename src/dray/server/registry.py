@@ -13,8 +13,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from dray.api.kinds import Kind
 from dray.server.cache import Cache
@@ -34,20 +35,17 @@ PATIENT: Final = 3
 """After so many attempts, writers of one object wait for each other."""
 
 
-@dataclass(frozen=True, slots=True)
-class Keep:
+class Keep(msgspec.Struct, frozen=True):
     """Store this."""
 
     draft: Draft
 
 
-@dataclass(frozen=True, slots=True)
-class Same:
+class Same(msgspec.Struct, frozen=True):
     """Leave it as it is."""
 
 
-@dataclass(frozen=True, slots=True)
-class Remove:
+class Remove(msgspec.Struct, frozen=True):
     """Delete it."""
 
 
@@ -55,8 +53,7 @@ Wanted = Keep | Same | Remove
 Decide = Callable[[Held | None], Wanted]
 
 
-@dataclass(frozen=True, slots=True)
-class Written:
+class Written(msgspec.Struct, frozen=True):
     """How an object stands after a write: `gone` when it was deleted, `held` is its last state then."""
 
     held: Held

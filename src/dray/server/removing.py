@@ -9,9 +9,10 @@ collector to read.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Final
+
+from msgspec.structs import replace
 
 from dray.api.jsontext import write_json
 from dray.api.kinds import Kind

@@ -7,7 +7,6 @@ answered (`complete`). A refusal leaves the whole one. Reads that are allowed le
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
 from datetime import datetime
 
 import msgspec
@@ -24,8 +23,7 @@ REVIEWS = frozenset(
 """Resources that are only asked with `create`; nothing is written by it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(msgspec.Struct, frozen=True):
     """How a request ended: the code, the reason of its `Status`, and why it was allowed or denied."""
 
     code: int

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import lru_cache
 from typing import Any
+
+from msgspec.structs import replace
 
 from dray.clock import Clock, SystemClock
 from dray.server.auth.accounts import AccountTokens
