@@ -63,16 +63,14 @@ class Expiry:
             return False  # the next sweep finds it again
 
 
-class _Series(msgspec.Struct, frozen=True, rename="camel"):
-    last_observed_time: Any = None
-
-
 class _Told(msgspec.Struct, frozen=True, rename="camel"):
+    """Where times may stand; nobody checked that they are times when the event was written."""
+
     metadata: Mapping[str, Any] = {}
     event_time: Any = None
     first_timestamp: Any = None
     last_timestamp: Any = None
-    series: _Series | None = None
+    series: Any = None
 
 
 _TOLD = msgspec.json.Decoder(_Told)
@@ -87,7 +85,7 @@ def last_told(held: Held) -> datetime:
         event.event_time,
         event.first_timestamp,
         event.last_timestamp,
-        event.series.last_observed_time if event.series is not None else None,
+        event.series.get("lastObservedTime") if isinstance(event.series, dict) else None,
     )
     return max((moment for moment in map(_moment, given) if moment is not None), default=_ALWAYS)
 

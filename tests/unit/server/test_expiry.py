@@ -41,6 +41,10 @@ async def left_after(events: dict[str, dict[str, Any]], clock: ManualClock) -> t
         {"metadata": {"creationTimestamp": "OLD"}},
         {"metadata": {"creationTimestamp": "OLD"}, "lastTimestamp": "OLD", "eventTime": None},
         {"eventTime": "OLD"},
+        # Nothing of an event is checked when it is written.
+        {"metadata": {"creationTimestamp": "OLD"}, "series": "often"},
+        {"metadata": {"creationTimestamp": "OLD"}, "series": [1], "lastTimestamp": {}, "eventTime": 5},
+        {"metadata": {"creationTimestamp": "OLD"}, "series": {"lastObservedTime": ["NEW"]}},
     ],
 )
 def test_what_was_told_long_ago_goes(fields):
