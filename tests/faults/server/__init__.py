@@ -1,0 +1,1 @@
+"""Faults at the server: bad caches, clients that do not read, races, exhaustion, hostile bodies, spies."""

@@ -1,0 +1,59 @@
+"""A server in this process, with its store, its cache and everything it writes at hand."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from dray.api.gated import Gatekeeper
+from dray.clock import SystemClock
+from dray.gates import GateSet
+from dray.server.apiserver import ApiServer, Choices
+from dray.server.limits import Limits
+from dray.server.logs import Level, Log
+from dray.store import Store
+from dray.store.memory import MemoryStore
+from tests.contract.api import Api, keys
+
+
+@dataclass
+class Place:
+    """The server and its surroundings."""
+
+    server: ApiServer
+    api: Api
+    store: Store
+    audit: Path
+    lines: list[str] = field(default_factory=list)
+
+
+@asynccontextmanager
+async def placed(
+    *, store: Store | None = None, limits: Limits | None = None, tokens: Path | None = None
+) -> AsyncIterator[Place]:
+    """A server while the block lasts, and its administrator."""
+    kept = store or MemoryStore()
+    lines: list[str] = []
+
+    def took(line: bytes) -> bool:
+        lines.append(line.decode())
+        return True
+
+    with tempfile.TemporaryDirectory() as folder:
+        audit = Path(folder) / "audit.log"
+        choices = Choices(
+            Gatekeeper(GateSet.default()),
+            keys(),
+            audit,
+            Log(took, SystemClock(), level=Level.DEBUG),
+            tokens=tokens,
+            limits=limits or Limits(),
+        )
+        server = ApiServer(kept, choices)
+        async with server.running() as app:
+            yield Place(server, Api(app, kept, groups=("system:masters",)), kept, audit, lines)
+    if store is None:
+        await kept.close()
