@@ -34,9 +34,12 @@ from dray.server.call import Request
 from dray.server.failures import Failure, unavailable
 
 RETRY_SECONDS = 0.5
-SLOW_SECONDS = 0.005
-"""A write that takes longer holds up everybody; the next ones are made elsewhere for a while."""
-CAREFUL_SECONDS = 60.0
+SLOW_SECONDS = 0.05
+"""A write that takes longer holds up everybody; the next ones are made elsewhere for a while.
+
+Shorter would not do: on a busy machine a process is set aside for some milliseconds at any place.
+"""
+CAREFUL_SECONDS = 10.0
 _ENCODER = msgspec.json.Encoder()
 
 
