@@ -65,12 +65,14 @@ class Collector:
                 self._queued.discard(place)
                 try:
                     await self._look(place)
-                except Failure as failure:
-                    if failure.code in (404, 409) and attempt == 0:
+                except Exception as broken:
+                    # Whatever it was, an object that cannot be collected must not end the server.
+                    if _is_overtaken(broken) and attempt == 0:
                         self._add(place, 1)
                         continue
                     if attempt == _ATTEMPTS_LOGGED:
-                        self._troubled(f"{place.decode()} cannot be collected: {failure.message}")
+                        why = broken.message if isinstance(broken, Failure) else repr(broken)
+                        self._troubled(f"{place.decode()} cannot be collected: {why}")
                     later.create_task(self._again(place, attempt + 1))
 
     async def _again(self, place: bytes, attempt: int) -> None:
@@ -231,6 +233,11 @@ def _request(verb: str, held: Held) -> Request:
     kind = held.kind
     call = Call(verb, "", kind, kind.group, kind.version, kind.plural, held.namespace, held.name)
     return Request(call, COLLECTOR, {"user-agent": "dray-collector"})
+
+
+def _is_overtaken(broken: Exception) -> bool:
+    """Whether somebody else was faster; then another look is enough."""
+    return isinstance(broken, Failure) and broken.code in (404, 409)
 
 
 def _is_ours(owner: Mapping[str, Any]) -> bool:

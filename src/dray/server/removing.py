@@ -32,6 +32,8 @@ FINALIZERS: Final[Mapping[str, str]] = {ORPHAN: "orphan", FOREGROUND: "foregroun
 """The finalizer that remembers what becomes of dependents."""
 
 _ENDED: Final = ("Succeeded", "Failed")
+_LONGEST_GRACE: Final = 2**31
+"""Seconds, some 68 years: who asks for more means for ever, and calendars end."""
 
 
 class Removing:
@@ -157,7 +159,7 @@ def _grace(document: Mapping[str, Any], wish: Mapping[str, Any]) -> int:
         return 0
     asked = wish.get("gracePeriodSeconds")
     seconds = spec.get("terminationGracePeriodSeconds", 30) if asked is None else asked
-    return max(int(seconds or 0), 0)
+    return min(max(int(seconds or 0), 0), _LONGEST_GRACE)
 
 
 def _finalizers(metadata: Mapping[str, Any], wish: Mapping[str, Any]) -> list[str]:

@@ -56,6 +56,7 @@ class PodSpec(View, frozen=True):
     node_name: str = ""
     scheduler_name: str = ""
     priority: Int64 | None = None
+    termination_grace_period_seconds: Int64 | None = None
 
 
 class PodResourceClaimStatus(View, frozen=True):

@@ -1,0 +1,85 @@
+"""Strange objects and bodies that met a fault of the server once; every one is answered, and it goes on."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from dray.store.errors import StoreError
+from dray.store.memory import MemoryStore
+from tests.contract.api import SOON, Api, path, serving
+from tests.contract.documents import config, namespace, pod
+
+NAMESPACES = "/api/v1/namespaces"
+LEAVING = b"/registry/core/namespaces/leaving"
+
+LONG = 10**18
+"""More seconds than any calendar has."""
+
+
+class Moody(MemoryStore):
+    """A store that does not say where it stands a few times, once the namespace is marked."""
+
+    moods = 0
+
+    async def revision(self) -> int:
+        found = await self.get(LEAVING)
+        if self.moods and found is not None and b"deletionTimestamp" in found.value:
+            self.moods -= 1
+            raise StoreError("the store is in a mood")
+        return await super().revision()
+
+
+async def on_node(api: Api, name: str, **spec: Any) -> dict[str, Any]:
+    """A pod that is bound to a node."""
+    document = pod(name)
+    return dict(await api.create({**document, "spec": {**document["spec"], "nodeName": "n", **spec}}))
+
+
+async def test_a_pod_may_take_longer_than_the_calendar_to_end() -> None:
+    async with serving() as api:
+        await on_node(api, "p", terminationGracePeriodSeconds=LONG)
+        await api.delete(path("pods", "p"))
+        await on_node(api, "q")
+        await api.delete(path("pods", "q"), gracePeriodSeconds=LONG)
+        for name in ("p", "q"):
+            assert (await api.get(path("pods", name)))["metadata"]["deletionTimestamp"] > "2090"
+            await api.delete(path("pods", name), gracePeriodSeconds=0)
+
+
+@pytest.mark.parametrize("seconds", ["soon", [], 1.5, 2**70])
+async def test_a_time_of_grace_is_a_number(seconds: Any) -> None:
+    async with serving() as api:
+        document = pod("p")
+        document["spec"]["terminationGracePeriodSeconds"] = seconds
+        said = await api.ask("POST", path("pods"), document)
+        assert said.code == 422
+        assert "spec.terminationGracePeriodSeconds" in said.message
+
+
+async def test_garbage_that_takes_long_to_end_is_collected() -> None:
+    """The collector met the same fault, and the server ended with it."""
+    dead = {"apiVersion": "v1", "kind": "ConfigMap", "name": "gone", "uid": "no-such-uid"}
+    async with serving() as api:
+        document = pod("p", ownerReferences=[dead])
+        document["spec"] |= {"nodeName": "n", "terminationGracePeriodSeconds": LONG}
+        await api.create(document)
+        await api.until(path("pods", "p"), lambda said: "deletionTimestamp" in said.document["metadata"])
+        await api.create(config("still-there"))
+
+
+async def test_a_store_that_fails_does_not_end_the_collector() -> None:
+    """A namespace is emptied; while the collector looks whether it is empty, the store does not answer."""
+    store = Moody()
+    async with serving(store) as api:
+        await api.create(namespace("leaving"), NAMESPACES)
+        store.moods = 3
+        await api.delete(f"{NAMESPACES}/leaving")
+        async with asyncio.timeout(SOON):
+            while await store.get(LEAVING) is not None:
+                await asyncio.sleep(0.005)
+        assert store.moods == 0
+        await api.create(config("still-there"))
+    await store.close()
