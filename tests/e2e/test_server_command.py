@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import socket
 import subprocess
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from dray.cli.door import run
+from tests.contract.documents import allocation, claim, resource_slice
 from tests.contract.etcd_server import free_port
 from tests.e2e.kubectl import Kubectl
 from tests.e2e.server import clean_environment, command, running
@@ -134,15 +136,19 @@ def kubectl_in(tmp_path: Path, kubectl_program: str) -> Kubectl:
     return Kubectl(kubectl_program, environment, "default")
 
 
+@pytest.mark.req("K3063-031")
 def test_a_killed_server_forgets_nothing(tmp_path: Path, kubectl_in: Kubectl) -> None:
     with running(tmp_path, ends=True) as first:
-        kubectl_in("create", "configmap", "kept")
-        version = kubectl_in.get("cm", "kept")["metadata"]["resourceVersion"]
+        kubectl_in("create", "-f", "-", given=[resource_slice("s"), claim("kept")])
+        status = json.dumps({"status": {"allocation": allocation()}})
+        kubectl_in("patch", "resourceclaim", "kept", "--subresource=status", "--type=merge", "-p", status)
+        stored = kubectl_in.get("resourceclaim", "kept")
         certificate = first.files["certificate-authority-data"]
         first.process.send_signal(signal.SIGKILL)
         first.process.wait(10)
     with running(tmp_path) as second:
-        assert kubectl_in.get("cm", "kept")["metadata"]["resourceVersion"] == version
+        assert kubectl_in.get("resourceclaim", "kept") == stored
+        assert stored["status"]["allocation"]["devices"]["results"]
         assert second.files["certificate-authority-data"] == certificate
 
 
