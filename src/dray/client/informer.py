@@ -35,7 +35,7 @@ from dray.client.failures import (
     ServerTimeout,
     WatchBroken,
 )
-from dray.client.places import Key, Selection, key_of, resource_version_of, row_of, uid_of
+from dray.client.places import Key, Selection, row_of, stamp_of
 from dray.client.reading import DELETED, Bookmark
 from dray.client.shelf import Listener, Seen, Shelf
 from dray.client.tempo import Backoff
@@ -203,7 +203,7 @@ class Informer(Generic[T]):
         self.counts.lists += 1
         try:
             listing = await self._client.list(self.kind, self._namespace, self._select, page=self._ways.page)
-            now = {key_of(item): self._seen(item) for item in listing.items}
+            now = dict(map(self._seen, listing.items))
             version = _number(listing.resource_version)
             if version < 0 or any(seen.version < 0 for seen in now.values()):
                 raise WatchBroken(f"the list of {self.kind.plural} has a `resourceVersion` that is no number")
@@ -259,7 +259,7 @@ class Informer(Generic[T]):
                     return False
                 continue
             self.counts.events += 1
-            key, seen = key_of(event.object), self._seen(event.object)
+            key, seen = self._seen(event.object)
             if seen.version < 0:
                 return False
             gathered = self._gathered
@@ -305,10 +305,10 @@ class Informer(Generic[T]):
             self._place = _Place(version, version)
         return True
 
-    def _seen(self, obj: Any) -> Seen:
-        version, uid = _number(resource_version_of(obj)), uid_of(obj)
+    def _seen(self, obj: Any) -> tuple[Key, Seen]:
+        key, uid, version = stamp_of(obj)
         keep = self._ways.keep
-        return Seen(obj if keep is None else keep(obj), version, uid)
+        return key, Seen(obj if keep is None else keep(obj), _number(version), uid)
 
     async def _resume_later(self, failed: Exception, *, initial: bool) -> None:
         if isinstance(failed, NotFound):

@@ -80,23 +80,39 @@ def path_of(kind: Kind, version: str, namespace: str = "", name: str = "", subre
     return "/".join(parts)
 
 
-def _metadata(obj: Any, field: str, attribute: str) -> str:
+class Stamp(NamedTuple):
+    """What tells an object from others and from its own past."""
+
+    key: Key
+    uid: str
+    """Another one under the same key is another object."""
+    resource_version: str
+    """What a write may insist on."""
+
+
+def stamp_of(obj: Any) -> Stamp:
+    """The stamp of a struct or a document."""
     if isinstance(obj, dict):
-        metadata = obj.get("metadata")
-        return str(metadata.get(field) or "") if isinstance(metadata, dict) else ""
-    return str(getattr(obj.metadata, attribute))
+        given = obj.get("metadata")
+        fields = given if isinstance(given, dict) else {}
+        namespace, name, uid, version = (
+            str(fields.get(field) or "") for field in ("namespace", "name", "uid", "resourceVersion")
+        )
+        return Stamp(Key(namespace, name), uid, version)
+    metadata = obj.metadata
+    return Stamp(Key(metadata.namespace, metadata.name), metadata.uid, metadata.resource_version)
 
 
 def key_of(obj: Any) -> Key:
     """The key of an object."""
-    return Key(_metadata(obj, "namespace", "namespace"), _metadata(obj, "name", "name"))
+    return stamp_of(obj).key
 
 
 def uid_of(obj: Any) -> str:
-    """The uid of an object: another one under the same key is another object."""
-    return _metadata(obj, "uid", "uid")
+    """The uid of an object."""
+    return stamp_of(obj).uid
 
 
 def resource_version_of(obj: Any) -> str:
-    """The version of an object that a write may insist on."""
-    return _metadata(obj, "resourceVersion", "resource_version")
+    """The version of an object."""
+    return stamp_of(obj).resource_version

@@ -32,7 +32,7 @@ _CHANGES = frozenset({ADDED, MODIFIED, DELETED})
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 
 
-class ListMeta(msgspec.Struct, rename="camel"):
+class ListMeta(msgspec.Struct, rename="camel", gc=False):
     """What a list says about itself."""
 
     resource_version: str = ""
@@ -54,14 +54,14 @@ class Listing(msgspec.Struct, Generic[T]):
         return self.metadata.continue_
 
 
-class Event(msgspec.Struct, Generic[T]):
+class Event(msgspec.Struct, Generic[T], gc=False):
     """One line of a watch: what happened, and the object as it became (or was, when deleted)."""
 
     type: str
     object: T
 
 
-class Bookmark(msgspec.Struct, frozen=True):
+class Bookmark(msgspec.Struct, frozen=True, gc=False):
     """The word of the server that everything up to a version has been sent."""
 
     resource_version: str
@@ -77,6 +77,7 @@ class Reader:
         self.unknown: set[str] = set()
         """Fields the server sent and we do not know; a whole update would erase them."""
         self._internal = version == kind.version
+        self._name_and_version = (kind.name, kind.internal_api_version)
         shape: Any = dict[str, Any] if kind.open else kind.type
         self._object = decoder_of(shape)
         self._listing = decoder_of(Listing[shape])
@@ -138,7 +139,7 @@ class Reader:
             raise WatchBroken(f"the watch of {self.kind.plural} sent no object: {broken}") from None
 
     def _ours(self, obj: Any) -> bool:
-        return bool(obj.kind == self.kind.name and obj.api_version == self.kind.internal_api_version)
+        return bool((obj.kind, obj.api_version) == self._name_and_version)
 
     def _name(self, item: Document) -> Document:
         item.setdefault("apiVersion", self.kind.api_version(self.version))

@@ -40,13 +40,14 @@ class Index:
         self._found: dict[Hashable, dict[Key, Any]] = {}
 
     def replace(self, key: Key, old: Any | None, new: Any | None) -> None:
+        now = tuple(self._values_of(new)) if new is not None else ()
         for value in self._values_of(old) if old is not None else ():
-            there = self._found.get(value)
-            if there is not None:
+            if value not in now:
+                there = self._found[value]
                 there.pop(key, None)
                 if not there:
                     del self._found[value]
-        for value in self._values_of(new) if new is not None else ():
+        for value in now:
             self._found.setdefault(value, {})[key] = new
 
     def at(self, value: Hashable) -> list[Any]:
