@@ -83,3 +83,58 @@ async def test_a_store_that_fails_does_not_end_the_collector() -> None:
         assert store.moods == 0
         await api.create(config("still-there"))
     await store.close()
+
+
+@pytest.mark.parametrize(
+    ("binding", "named"),
+    [
+        ({"target": {"name": "n"}, "metadata": [1]}, "metadata"),
+        ({"target": {"name": "n"}, "metadata": {"annotations": [1]}}, "annotations"),
+        ({"target": {"name": "n"}, "metadata": {"annotations": {"a": 5}}}, "annotations"),
+        ({"target": {"name": ["n"]}}, "target"),
+        ({"target": "n"}, "target"),
+        ({"target": {"kind": "Pod", "name": "n"}}, "target"),
+    ],
+)
+async def test_a_binding_of_another_form_is_refused(binding: Any, named: str) -> None:
+    async with serving() as api:
+        await api.create(pod("p"))
+        said = await api.ask("POST", path("pods", "p", sub="binding"), binding)
+        assert said.code == 400
+        assert named in said.message
+        assert "nodeName" not in (await api.get(path("pods", "p")))["spec"]
+
+
+@pytest.mark.parametrize(
+    "wish",
+    [
+        {"preconditions": 5},
+        {"gracePeriodSeconds": "soon"},
+        {"propagationPolicy": "Sideways"},
+        {"orphanDependents": 5},
+    ],
+)
+async def test_an_eviction_is_as_strict_as_a_delete(wish: Any) -> None:
+    async with serving() as api:
+        await on_node(api, "p")
+        for said in (
+            await api.ask("DELETE", path("pods", "p"), wish),
+            await api.ask("POST", path("pods", "p", sub="eviction"), {"deleteOptions": wish}),
+        ):
+            assert said.code == 400
+            assert next(iter(wish)) in said.message
+        assert "deletionTimestamp" not in (await api.get(path("pods", "p")))["metadata"]
+
+
+@pytest.mark.parametrize(
+    "strange",
+    [{"status": {"disruptionsAllowed": "none"}}, {"status": 5}, {"spec": 5}, {"spec": {"selector": 5}}],
+)
+async def test_a_strange_budget_protects_no_pod(strange: Any) -> None:
+    budget = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "b"}}
+    async with serving() as api:
+        await api.create({**budget, "spec": {"selector": {}}}, path("poddisruptionbudgets"))
+        for sub in ("", "status"):
+            await api.patch(path("poddisruptionbudgets", "b", sub=sub), strange)
+        await api.create(pod("p"))
+        assert (await api.ask("POST", path("pods", "p", sub="eviction"), {})).code == 201

@@ -16,7 +16,7 @@ from dray.server.failures import bad_request, conflict, invalid_options, not_fou
 from dray.server.held import Held
 from dray.server.intake import options
 from dray.server.registry import Keep, Wanted, Written
-from dray.server.removing import Removing, pretended
+from dray.server.removing import Removing, pretended, sensible
 from dray.server.writing import Writing
 from dray.values.labels import LabelSelector, LabelSelectorError
 
@@ -33,16 +33,12 @@ class Errands:
     async def bind(self, request: Request, kind: Kind) -> Written:
         """Write the node into a pod, once."""
         call, binding = request.call, options(request)
-        target = binding.get("target") or {}
-        node = target.get("name") if isinstance(target, dict) else None
-        if not node or target.get("kind", "Node") != "Node":
-            raise bad_request("a binding names its node: `target: {kind: Node, name: ...}`")
-        metadata = binding.get("metadata") or {}
+        node, metadata = _node_of(binding), _metadata_of(binding)
 
         def decide(old: Held | None) -> Wanted:
             if old is None:
                 raise not_found(kind, call.name)
-            return Keep(self._bound(kind, old, str(node), metadata))
+            return Keep(self._bound(kind, old, node, metadata))
 
         return await self._writing.registry.write(request, kind, call.namespace, call.name, decide)
 
@@ -93,23 +89,46 @@ class Errands:
         if pod is None:
             raise not_found(kind, call.name)
         self._check_budgets(pod)
-        wish = {**(eviction.get("deleteOptions") or {})}
+        wish = sensible(eviction.get("deleteOptions") or {})
         return await self._removing.remove(pretended(request, wish), kind, call.namespace, call.name, wish)
 
     def _check_budgets(self, pod: Held) -> None:
         labels = pod.metadata.labels
         for held in self._writing.registry.cache.all(_BUDGET, pod.namespace):
             budget = held.document
-            allowed = (budget.get("status") or {}).get("disruptionsAllowed")
+            allowed = _part(budget, "status").get("disruptionsAllowed")
             try:
-                selected = LabelSelector.read((budget.get("spec") or {}).get("selector") or {}).matches(
-                    labels
-                )
+                selector = LabelSelector.read(_part(budget, "spec").get("selector") or {})
             except LabelSelectorError:
                 continue
-            if selected and allowed is not None and allowed <= 0:
+            if isinstance(allowed, int) and allowed <= 0 and selector.matches(labels):
                 raise too_many_requests(
                     "Cannot evict pod as it would violate the pod's disruption budget: "
                     f"{held.name} allows no disruption now",
                     seconds=10,
                 )
+
+
+def _part(document: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """A part of an object that nobody looked into when it was written; empty when it is none."""
+    part = document.get(name)
+    return part if isinstance(part, Mapping) else {}
+
+
+def _node_of(binding: Mapping[str, Any]) -> str:
+    target = _part(binding, "target")
+    node = target.get("name")
+    if not node or not isinstance(node, str) or target.get("kind", "Node") != "Node":
+        raise bad_request("a binding names its node: `target: {kind: Node, name: ...}`")
+    return node
+
+
+def _metadata_of(binding: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The metadata of a binding, whose annotations go to the pod."""
+    metadata = binding.get("metadata") or {}
+    if not isinstance(metadata, dict):
+        raise bad_request("metadata of a binding must be an object")
+    marks = metadata.get("annotations") or {}
+    if not isinstance(marks, dict) or not all(isinstance(value, str) for value in marks.values()):
+        raise bad_request("metadata.annotations of a binding must be an object of strings")
+    return metadata

@@ -131,23 +131,28 @@ def _wish(request: Request) -> dict[str, Any]:
     """What a delete asks for: in its body, or in the query."""
     wish = options(request)
     query = request.call.query
-    for name in ("propagationPolicy", "orphanDependents"):
+    for name in ("propagationPolicy", "orphanDependents", "gracePeriodSeconds"):
         if name in query:
             wish.setdefault(name, query[name])
-    if "gracePeriodSeconds" in query:
-        wish.setdefault("gracePeriodSeconds", query["gracePeriodSeconds"])
-    seconds = wish.get("gracePeriodSeconds")
+    return sensible(wish)
+
+
+def sensible(wish: Mapping[str, Any]) -> dict[str, Any]:
+    """A wish that makes sense; raises a `Failure` that names what does not."""
+    seconds, policy = wish.get("gracePeriodSeconds"), wish.get("propagationPolicy")
+    found = {**wish}
     if seconds is not None:
         try:
-            wish["gracePeriodSeconds"] = max(int(seconds), 0)
-        except (TypeError, ValueError):
+            found["gracePeriodSeconds"] = max(int(seconds), 0)
+        except (TypeError, ValueError, OverflowError):
             raise bad_request(f"gracePeriodSeconds must be a whole number, not `{seconds}`") from None
-    policy = wish.get("propagationPolicy")
     if policy not in (None, "", ORPHAN, BACKGROUND, FOREGROUND):
         raise bad_request(f"propagationPolicy must be {ORPHAN}, {BACKGROUND} or {FOREGROUND}, not `{policy}`")
+    if wish.get("orphanDependents") not in (None, True, False, "", "true", "false"):
+        raise bad_request(f"orphanDependents must be true or false, not `{wish['orphanDependents']}`")
     if not isinstance(wish.get("preconditions") or {}, dict):
         raise bad_request("preconditions must be an object with `uid` and `resourceVersion`")
-    return wish
+    return found
 
 
 def _grace(document: Mapping[str, Any], wish: Mapping[str, Any]) -> int:
