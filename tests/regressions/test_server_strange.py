@@ -138,3 +138,22 @@ async def test_a_strange_budget_protects_no_pod(strange: Any) -> None:
             await api.patch(path("poddisruptionbudgets", "b", sub=sub), strange)
         await api.create(pod("p"))
         assert (await api.ask("POST", path("pods", "p", sub="eviction"), {})).code == 201
+
+
+async def test_what_cannot_be_read_is_not_chosen_and_hides_nothing() -> None:
+    """One object of another form made every list with this selector fail."""
+    requests = path("certificatesigningrequests", group="certificates.k8s.io", namespace="")
+    signing = {"apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest"}
+    events = {"apiVersion": "v1", "kind": "Event"}
+    async with serving() as api:
+        async with api.watch(requests, fieldSelector="spec.signerName=me") as watch:
+            for position, spec in enumerate(("text", [1], {"signerName": [1]}, {"signerName": "me"})):
+                name = f"s{position}"
+                await api.create({**signing, "metadata": {"name": name}, "spec": spec}, requests)
+            assert await watch.tell(1) == [("ADDED", "s3")]
+        assert await api.names(requests, fieldSelector="spec.signerName=me") == ["s3"]
+        assert await api.names(requests, fieldSelector="spec.signerName!=me") == ["s0", "s1", "s2"]
+        for position, regarding in enumerate((5, {"name": 7}, {"name": "p"})):
+            metadata = {"name": f"e{position}", "namespace": "default"}
+            await api.create({**events, "metadata": metadata, "involvedObject": regarding}, path("events"))
+        assert await api.names(path("events"), fieldSelector="involvedObject.name=p") == ["e2"]

@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from dray.api.jsontext import read_json
 from dray.api.kinds import Kind
 from dray.server.failures import bad_request
 from dray.server.held import Held, keeper
@@ -157,7 +158,12 @@ class _Reader:
         self._decoder = msgspec.json.Decoder(_struct("Fields", tree))
 
     def read(self, value: bytes) -> dict[str, str]:
-        top = self._decoder.decode(value)
+        try:
+            top = self._decoder.decode(value)
+        except msgspec.ValidationError:
+            # Nobody looked into it when it was written, and one strange object must not hide all others.
+            document = read_json(value)
+            return {field: _descend(document, steps) for field, steps in self._steps.items()}
         return {field: _follow(top, steps) for field, steps in self._steps.items()}
 
 
@@ -171,6 +177,17 @@ def _follow(node: Any, steps: Sequence[str]) -> str:
         if node is None:
             break
         node = getattr(node, step)
+    return _text(node)
+
+
+def _descend(node: Any, steps: Sequence[str]) -> str:
+    """The same in an object of any form: what is not where it should be is not there."""
+    for step in steps:
+        node = node.get(step) if isinstance(node, dict) else None
+    return _text(node)
+
+
+def _text(node: Any) -> str:
     if isinstance(node, bool):
         return "true" if node else "false"
     if isinstance(node, dict):  # `source` of an event stands for its component
