@@ -32,7 +32,7 @@ ATTEMPTS: Final = 200
 """So many times somebody else may be faster before we give up; each time, somebody made progress."""
 
 PATIENT: Final = 3
-"""After so many attempts, writers of one object wait for each other."""
+"""After so many attempts, writers of one key wait for each other."""
 
 
 class Keep(msgspec.Struct, frozen=True):
@@ -62,6 +62,16 @@ class Written(msgspec.Struct, frozen=True):
     warnings: tuple[str, ...] = ()
 
 
+class _Turn:
+    """Where those who write one key wait for each other, while there are any."""
+
+    __slots__ = ("lock", "users")
+
+    def __init__(self) -> None:
+        self.lock = asyncio.Lock()
+        self.users = 0
+
+
 class Registry:
     """Reads from the cache, writes through the rules into the store."""
 
@@ -78,19 +88,21 @@ class Registry:
         self._rules = tuple(rules)
         self._noted = noted
         self._object_bytes = object_bytes
-        self._turns: dict[bytes, asyncio.Lock] = {}
+        self._turns: dict[bytes, _Turn] = {}
 
     async def write(self, request: Request, kind: Kind, namespace: str, name: str, decide: Decide) -> Written:
         """Bring one object to what `decide` wants; raises the `Failure` of whoever objects."""
         place, kept = key(kind, namespace, name), keeper(kind)
+        contended = place
         for attempt in range(ATTEMPTS):
             if attempt < PATIENT:
                 outcome = await self._attempt(request, kept, (namespace, name), place, decide)
             else:
-                async with self._turn(place):
+                async with self._turn(contended):
                     outcome = await self._attempt(request, kept, (namespace, name), place, decide)
             if isinstance(outcome, Written):
                 return outcome
+            contended = outcome.failed[0].compare.key if outcome.failed else place
             await self.cache.reached(outcome.revision)
         raise conflict(kind, name, "too many others write at the same time; try again")
 
@@ -149,14 +161,19 @@ class Registry:
 
     @asynccontextmanager
     async def _turn(self, place: bytes) -> AsyncIterator[None]:
-        """After a few lost races, one after the other: that is faster than to lose again."""
-        turn = self._turns.setdefault(place, asyncio.Lock())
+        """After a few lost races, one after the other: that is faster than to lose again.
+
+        Those wait for each other who lost over the same key, be it an object, a row of the ledger or a quota.
+        """
+        turn = self._turns.setdefault(place, _Turn())
+        turn.users += 1
         try:
-            async with turn:
+            async with turn.lock:
                 yield
         finally:
-            if not turn.locked():
-                self._turns.pop(place, None)
+            turn.users -= 1
+            if not turn.users:
+                del self._turns[place]
 
 
 def _change(
