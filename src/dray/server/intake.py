@@ -146,7 +146,7 @@ def _told(decoded: Decoded, mode: str, repeated: Sequence[str]) -> tuple[str, ..
     """Warnings about fields that were not understood; a failure when the client wants to be strict."""
     if mode == IGNORE:
         return ()
-    told = [f'unknown field "{unknown.path}"' for unknown in decoded.unknown]
+    told = [str(unknown) for unknown in decoded.unknown]
     told += (f'duplicate field "{path}"' for path in repeated)
     if told and mode == STRICT:
         kind = decoded.kind.name
