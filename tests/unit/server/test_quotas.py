@@ -156,6 +156,21 @@ def test_a_claim_is_refused_when_any_alternative_goes_beyond_the_limit():
     asyncio.run(story())
 
 
+def test_templates_count_as_objects_and_not_as_devices():
+    async def story() -> None:
+        async with limited() as there:
+            await there.put(quota(**{DEVICES: "0", "count/resourceclaimtemplates.resource.k8s.io": "1"}))
+            spec = {"spec": claim("x")["spec"]}
+            template = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaimTemplate", "spec": spec}
+            await there.put(template | {"metadata": {"name": "t", "namespace": "default"}})
+            assert "count/resourceclaimtemplates.resource.k8s.io=1" in await refused(
+                there.put(template | {"metadata": {"name": "u", "namespace": "default"}})
+            )
+            assert f"requested: {DEVICES}=1" in await refused(there.claim("made-from-it"))
+
+    asyncio.run(story())
+
+
 def test_pods_that_end_make_room_and_pods_that_come_back_are_judged():
     async def story() -> None:
         async with limited() as there:
