@@ -28,6 +28,11 @@ from dray.store import Compare, Delete, Put, Unchanged
 
 RESULTS = "status.allocation.devices.results"
 
+_NO_OWNERS = (
+    "a preparation has no owners: it would be collected with them and free devices that the node still has; "
+    "leave metadata.ownerReferences out"
+)
+
 
 CLAIMS = known_kind("resource.k8s.io", "ResourceClaim")
 PREPARATIONS = known_kind("dray.dev", "Preparation")
@@ -87,6 +92,8 @@ class Guard:
         if change.operation == DELETE:
             ledger.free(books, change.name)
             return self._extra(change, books.ruling())
+        if change.view.metadata.owner_references:
+            raise failures.forbidden(PREPARATIONS, change.name, _NO_OWNERS)
         if change.operation != CREATE:
             return NOTHING
         spec = change.view.spec

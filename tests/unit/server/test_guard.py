@@ -215,6 +215,25 @@ def test_preparations_of_claims_that_are_not_there_are_refused():
     asyncio.run(story())
 
 
+def test_a_preparation_has_no_owners_that_could_take_it_with_them():
+    async def story() -> None:
+        async with world(guarded) as there:
+            await two_claims(there)
+            await there.allocate("a", result("gpu-0"))
+            uid = there.cache.get(CLAIMS, "default", "a").metadata.uid  # type: ignore[union-attr]
+            owned = preparation("p", "n1", "a", uid)
+            owner = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "name": "a", "uid": uid}
+            owned["metadata"]["ownerReferences"] = [owner]
+            with pytest.raises(Failure, match="a preparation has no owners") as failure:
+                await there.put(owned)
+            assert failure.value.code == 403
+            await there.put(preparation("p", "n1", "a", uid))
+            with pytest.raises(Failure, match="a preparation has no owners"):
+                await there.put(owned)
+
+    asyncio.run(story())
+
+
 def test_a_new_generation_counts_from_the_moment_it_is_complete():
     async def story() -> None:
         async with world(guarded) as there:
