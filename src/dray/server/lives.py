@@ -85,6 +85,12 @@ def newborn(draft: Draft) -> Draft:
     return draft if birth is None else Draft.of_document(birth(draft.document))
 
 
+def grown(draft: Draft, before: Draft) -> Draft:
+    """A draft that follows a stored object, with what its kind does not let go."""
+    growth = _GROWTHS.get(named(draft.kind))
+    return draft if growth is None else Draft.of_document(growth(draft.document, before.document))
+
+
 def _pod(pod: Document) -> Document:
     spec = pod.get("spec")
     if not isinstance(spec, dict):
@@ -192,6 +198,19 @@ def _namespace(namespace: Document) -> Document:
     }
 
 
+def _namespace_later(namespace: Document, before: Document) -> Document:
+    """A namespace goes after all that is in it: who must agree is changed by `finalize` alone."""
+    metadata = namespace["metadata"]
+    labels = {**(metadata.get("labels") or {}), NAMESPACE_LABEL: before["metadata"]["name"]}
+    spec = {**(namespace.get("spec") or {})}
+    spec["finalizers"] = (before.get("spec") or {}).get("finalizers") or []
+    return {**namespace, "metadata": {**metadata, "labels": labels}, "spec": spec}
+
+
 _BIRTHS: Mapping[Named, Callable[[Document], Document]] = MappingProxyType(
     {("", "Pod"): _pod, ("", "Namespace"): _namespace}
+)
+
+_GROWTHS: Mapping[Named, Callable[[Document, Document], Document]] = MappingProxyType(
+    {("", "Namespace"): _namespace_later}
 )

@@ -25,7 +25,7 @@ from dray.server.drafts import Draft
 from dray.server.failures import already_exists, bad_request, invalid, not_found
 from dray.server.held import Held, keeper
 from dray.server.intake import Taken, placed, taken, unreadable
-from dray.server.lives import MADE_BY_UPDATE, has_status, named, newborn
+from dray.server.lives import MADE_BY_UPDATE, grown, has_status, named, newborn
 from dray.server.patch import managed
 from dray.server.registry import Keep, Registry, Remove, Same, Wanted, Written
 
@@ -188,7 +188,7 @@ def _writable(draft: Draft, before: Draft, subresource: str) -> Draft:
         spec = {**(before.document.get("spec") or {})}
         spec["finalizers"] = (draft.document.get("spec") or {}).get("finalizers") or []
         return before.with_field("spec", spec)
-    return draft.with_status_of(before) if has_status(kind) else draft
+    return grown(draft.with_status_of(before) if has_status(kind) else draft, before)
 
 
 def _substance(document: Mapping[str, Any]) -> dict[str, Any]:

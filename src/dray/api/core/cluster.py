@@ -28,12 +28,26 @@ class Node(View, frozen=True):
     status: NodeStatus = NodeStatus()
 
 
+class NamespaceSpec(View, frozen=True):
+    """Who must agree before the namespace goes."""
+
+    finalizers: tuple[str, ...] = ()
+
+
+class NamespaceStatus(View, frozen=True):
+    """Whether it is there to stay."""
+
+    phase: str = ""
+
+
 class Namespace(View, frozen=True):
     """A room for names; its labels grant rights such as admin access."""
 
     api_version: str = always("v1")
     kind: str = always("Namespace")
     metadata: ObjectMeta = ObjectMeta()
+    spec: NamespaceSpec = NamespaceSpec()
+    status: NamespaceStatus = NamespaceStatus()
 
 
 class Event(View, frozen=True):
