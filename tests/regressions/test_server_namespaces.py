@@ -25,7 +25,7 @@ async def tell(api: Api, way: str) -> Any:
     """Try to take the server's own finalizer from the namespace."""
     method, body, kind = WAYS[way]
     query = {"fieldManager": "somebody", "force": "true"} if kind == APPLY else {}
-    said = await api.ask(method, LEAVING, body, headers={"content-type": kind}, **query)  # type: ignore[arg-type]
+    said = await api.ask(method, LEAVING, body, headers={"content-type": kind}, **query)
     assert said.code == 200, said.document
     return said.document
 

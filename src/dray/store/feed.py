@@ -85,7 +85,8 @@ class Buffer:
             if self._error is not None:
                 raise self._error
             self._wake(self._source)
-            if not await self._woken(patience):
+            # Something may have come between the end of the patience and this line; it goes first.
+            if not await self._woken(patience) and not self._waiting and self._error is None:
                 return None
         batch = self._waiting.popleft()
         self._events -= len(batch.events)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Sequence
 from contextlib import aclosing
 
@@ -11,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dray.store import Batch, Event
-from dray.store.errors import Closed
+from dray.store.errors import Closed, SlowWatcher
 from dray.store.feed import Hub, only
 
 PIECES = st.lists(st.sampled_from([b"/", b"a", b"b", b"ab", b"\xff"]), max_size=5).map(b"".join)
@@ -79,3 +80,29 @@ async def test_waiting_for_a_revision_ends_when_it_comes_or_when_the_store_ends(
         await ending
     with pytest.raises(Closed):
         await hub.reached(10)
+
+
+async def test_a_bookmark_is_never_ahead_of_a_change_that_came_with_it():
+    """A change that came in the very moment a quiet watcher was to be told how far it is was told after."""
+    hub, patience = Hub(1), 0.02
+    change = Batch(2, (Event(b"a/b", 2, None, None),))
+    async with aclosing(hub.watch(Nothing(), b"a/", 1, patience)) as watch:
+        waiting = asyncio.ensure_future(anext(watch))
+        await asyncio.sleep(0)
+        # Both are due by the time the loop looks again: first the alarm of the watcher, then the change.
+        asyncio.get_running_loop().call_later(patience + 0.001, hub.publish, [change])
+        time.sleep(2 * patience)
+        assert await waiting == change
+        assert await anext(watch) == Batch(2)
+
+
+async def test_a_watcher_that_was_cut_off_gets_no_bookmark_instead():
+    hub, patience = Hub(1, limit=1), 0.02
+    changes = [Batch(revision, (Event(b"a/b", revision, None, None),)) for revision in (2, 3)]
+    async with aclosing(hub.watch(Nothing(), b"a/", 1, patience)) as watch:
+        waiting = asyncio.ensure_future(anext(watch))
+        await asyncio.sleep(0)
+        asyncio.get_running_loop().call_later(patience + 0.001, hub.publish, changes)
+        time.sleep(2 * patience)
+        with pytest.raises(SlowWatcher):
+            await waiting
