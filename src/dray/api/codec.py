@@ -111,6 +111,16 @@ def decode(data: bytes) -> Decoded:
     return decode_document(read_json(data))
 
 
+def decode_kept(kind: Kind, data: bytes) -> Any:
+    """The struct of an object that a server wrote, in the internal version; what it wrote it had checked."""
+    try:
+        if kind.name != "Pod":
+            return _decoder(kind.type).decode(data)
+        return _decoder(kind.type).decode(ENCODER.encode(versions.tidied(kind, read_json(data))))
+    except msgspec.MsgspecError:
+        return decode_document(read_json(data)).object
+
+
 def decode_document(document: Any) -> Decoded:
     """Read one object from a document of plain values, in any version served."""
     if not isinstance(document, dict):

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
 
@@ -124,9 +125,8 @@ def drop_disabled(kind: Kind, new: Any, old: Any | None, gates: GateSet) -> Kept
     Fields of a gate stay when the old object already used any of them.
     """
     dropped: list[DroppedField] = []
-    for gate in GATES:
-        patterns = GATED.get(gate, {}).get(kind.qualified_name, ())
-        if not patterns or gates.enabled(gate) or (old is not None and _uses(old, patterns)):
+    for gate, patterns in _shut(kind, gates):
+        if old is not None and _uses(old, patterns):
             continue
         for pattern in patterns:
             places = paths.found(new, pattern)
@@ -134,6 +134,13 @@ def drop_disabled(kind: Kind, new: Any, old: Any | None, gates: GateSet) -> Kept
                 dropped += (DroppedField(gate, place) for place in places)
                 new = paths.cleared(new, pattern)
     return Kept(new, tuple(dropped))
+
+
+@lru_cache(maxsize=512)
+def _shut(kind: Kind, gates: GateSet) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """The gates that are off and have fields in a kind, with these fields."""
+    fields = ((gate, GATED.get(gate, {}).get(kind.qualified_name, ())) for gate in GATES)
+    return tuple((gate, patterns) for gate, patterns in fields if patterns and not gates.enabled(gate))
 
 
 def _uses(obj: Any, patterns: tuple[str, ...]) -> bool:

@@ -64,16 +64,15 @@ def at_birth(
     return given | born
 
 
-def over_time(kind: Kind, metadata: Metadata, old: Held, *, changed: bool) -> dict[str, Any]:
+def over_time(kind: Kind, metadata: Metadata, stored: Metadata, *, changed: bool) -> dict[str, Any]:
     """The metadata of a changed object: what the server owns stays, unless the writer says otherwise."""
-    stored = old.document["metadata"]
     kept: dict[str, Any] = {**metadata}
     for field in _OWNED:
         if field in stored and kept.get(field) in (None, "", 0):
             kept[field] = stored[field]
-    kept.setdefault("name", old.name)
+    kept.setdefault("name", stored["name"])
     if kind.namespaced:
-        kept["namespace"] = kept.get("namespace") or old.namespace
+        kept["namespace"] = kept.get("namespace") or stored["namespace"]
     kept["resourceVersion"] = stored["resourceVersion"]
     if counts_generations(kind):
         kept["generation"] = int(stored.get("generation") or 0) + (1 if changed else 0)

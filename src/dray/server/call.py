@@ -1,6 +1,6 @@
 """What a request asks for, and by whom: values that every part of the server reads and none changes.
 
-Rules for this file: structs, not dataclasses: several are made for every request, and a frozen dataclass takes
+Rules for this file: structs, not dataclasses: many are made for every request, and a frozen dataclass takes
 ten times as long to make.
 """
 

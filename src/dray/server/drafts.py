@@ -8,9 +8,12 @@ server makes itself (metadata, carrying the status over) are made to both at onc
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 import msgspec
+from msgspec import to_builtins
+from msgspec.structs import replace
 
 from dray.api.codec import decode_document, to_document
 from dray.api.defaults import with_defaults
@@ -21,15 +24,22 @@ from dray.api.shape import examine
 from dray.server.held import Held
 
 
+@lru_cache(maxsize=256)
+def _unborn(kind: Kind) -> Any:
+    """An object of which nothing is known yet."""
+    return kind.type()
+
+
 class Draft:
     """An object of the internal version that is not stored yet; never changed, only followed by another."""
 
-    __slots__ = ("_document", "kind", "view")
+    __slots__ = ("_document", "_metadata", "kind", "view")
 
     def __init__(self, kind: Kind, document: dict[str, Any] | None, view: Any) -> None:
         self.kind = kind
         self.view = view
         self._document = document
+        self._metadata: dict[str, Any] | None = None
 
     @classmethod
     def of_view(cls, kind: Kind, view: msgspec.Struct) -> Draft:
@@ -46,8 +56,7 @@ class Draft:
 
     @classmethod
     def of_held(cls, held: Held) -> Draft:
-        document = held.document
-        return cls(held.kind, document, decode_document(document).object)
+        return cls(held.kind, held.document, held.view)
 
     @property
     def document(self) -> dict[str, Any]:
@@ -59,34 +68,44 @@ class Draft:
 
     @property
     def metadata(self) -> dict[str, Any]:
-        if self._document is None:
-            plain: dict[str, Any] = msgspec.to_builtins(self.view.metadata)
-            return plain
-        found: dict[str, Any] = self._document["metadata"]
-        return found
+        if self._metadata is None:
+            known = self._document
+            self._metadata = to_builtins(self.view.metadata) if known is None else known["metadata"]
+        return self._metadata
 
     def with_metadata(self, metadata: Mapping[str, Any]) -> Draft:
         """The draft with other metadata; what is None or empty is left out."""
-        kept = {name: value for name, value in metadata.items() if value not in (None, "", {}, [], ())}
+        kept = {name: value for name, value in metadata.items() if value or isinstance(value, int)}
         try:
             known = msgspec.convert(kept, ObjectMeta)
         except msgspec.ValidationError:  # an open kind keeps unknown fields, but its metadata is not open
             kept, _ = examine(kept, ObjectMeta)
             known = msgspec.convert(kept, ObjectMeta)
-        view = msgspec.structs.replace(self.view, metadata=known)
+        view = replace(self.view, metadata=known)
         document = None if self._document is None else self._document | {"metadata": kept}
         return Draft(self.kind, document, view)
+
+    def with_owners(self, fields: list[dict[str, Any]]) -> Draft:
+        """The draft with other managed fields."""
+        metadata = replace(self.view.metadata, managed_fields=tuple(fields))
+        draft = Draft(self.kind, None, replace(self.view, metadata=metadata))
+        if self._document is not None:
+            kept = {**self.metadata, "managedFields": fields}
+            if not fields:
+                del kept["managedFields"]
+            draft._document = self._document | {"metadata": kept}
+        return draft
 
     def with_field(self, name: str, value: Any, part: Any = None) -> Draft:
         """The draft with another top-level field; `part` is the same for the struct of a closed kind."""
         if self._document is None:
-            return Draft(self.kind, None, msgspec.structs.replace(self.view, **{name: part}))
+            return Draft(self.kind, None, replace(self.view, **{name: part}))
         document = {field: kept for field, kept in self._document.items() if field != name}
         if value is not None:
             document[name] = value
         if self.kind.open:
             return Draft.of_document(document)
-        return Draft(self.kind, document, msgspec.structs.replace(self.view, **{name: part}))
+        return Draft(self.kind, document, replace(self.view, **{name: part}))
 
     def with_status_of(self, other: Draft | None) -> Draft:
         """The draft with the status of another one; without any when there is none."""
@@ -96,7 +115,9 @@ class Draft:
                 return self.with_field("status", written)
         else:
             written = None
-        fresh = type(self.view)().status if other is None else other.view.status
+        fresh = _unborn(self.kind).status if other is None else other.view.status
+        if self._document is None and fresh is self.view.status:
+            return self
         return self.with_field("status", written, fresh)
 
     def filled(self, now: str) -> Draft:

@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from dray.api.codec import decode_document
+from dray.api.codec import decode_kept
 from dray.api.jsontext import read_json, write_json
 from dray.api.kinds import KINDS, Kind, known_kind
 from dray.store import Entry
@@ -110,7 +110,7 @@ class Held(msgspec.Struct, frozen=True, gc=False):
     @property
     def view(self) -> Any:
         """The struct of the kind: whole for closed kinds, what we read for open ones."""
-        return decode_document(self.document).object
+        return decode_kept(self.kind, self.served)
 
     @property
     def metadata(self) -> Metadata:

@@ -83,7 +83,7 @@ class Patching:
                 raise not_found(kind, call.name)
             place = (births.placed(kind, made.draft.metadata, call.namespace), call.name)
             born = self._writing.born(request, version, made.draft, place, warnings)
-            return Keep(born.with_metadata({**born.metadata, "managedFields": fields}))
+            return Keep(born.with_owners(fields))
         births.check_preconditions(kind, old, body.draft.metadata)
         return self._writing.followed(request, version, made.draft, old, warnings, fields)
 

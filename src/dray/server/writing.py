@@ -96,7 +96,7 @@ class Writing:
             raise invalid(kind, name, placed(kind, version, errors))
         warnings += (f"{caution.path}: {caution.text}" for caution in warnings_of(draft.view))
         fields = managed.updated(kind, None, draft.document, manager=request.manager, now=now)
-        return draft.with_metadata({**draft.metadata, "managedFields": fields})
+        return draft.with_owners(fields)
 
     async def update(self, request: Request, kind: Kind, version: str) -> Written:
         """Put an object in the place of the stored one, or its status in the place of the stored status."""
@@ -137,7 +137,7 @@ class Writing:
         draft, dropped = draft.gated(self.world.gates, before)
         warnings += map(str, dropped)
         changed = _substance(draft.document) != _substance(before.document)
-        metadata = births.over_time(kind, draft.metadata, old, changed=changed)
+        metadata = births.over_time(kind, draft.metadata, before.metadata, changed=changed)
         draft = draft.with_metadata(metadata)
         judge = validate_status_update if subresource == "status" else validate_update
         errors = judge(draft.view, before.view)
@@ -152,7 +152,7 @@ class Writing:
                 now=now,
                 subresource=subresource,
             )
-        draft = draft.with_metadata({**draft.metadata, "managedFields": fields})
+        draft = draft.with_owners(fields)
         if _gone(draft.document):
             return Remove()
         return Same() if _untimed(draft.document) == _untimed(before.document) else Keep(draft)
