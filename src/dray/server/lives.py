@@ -143,7 +143,7 @@ def _set(document: Mapping[str, Any]) -> Document:
 def _with_patience(tolerations: Any) -> Any:
     """A pod stays a while on a node in trouble, unless it says otherwise."""
     given = tolerations if isinstance(tolerations, list) else []
-    endured = {each.get("key") for each in given if isinstance(each, dict)}
+    endured = [each.get("key") for each in given if isinstance(each, dict)]
     patience = [
         {
             "key": trouble,
