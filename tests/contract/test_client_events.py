@@ -134,13 +134,14 @@ async def test_servers_without_the_new_events_get_the_old():
 async def test_an_event_the_server_forgot_begins_anew():
     api, hours = fake(lambda asked: Told(asked.body, 201)), Hours()
     events = recorder(client_of(api, tempo=hours.tempo))
-    for _ in range(3):
-        events.record(SOMEBODY, "Reason", "note")
+    for times in (1, 3, 1, 2):
+        for _ in range(times):
+            events.record(SOMEBODY, "Reason", "note")
         await events.write_due()
         hours.clock.advance(3600)
     posted = [asked.document for asked in api.requests("POST", EVENTS)]
-    assert len(posted) == 3
-    assert "series" not in posted[-1]
+    assert [event.get("series", {}).get("count", 1) for event in posted] == [1, 3, 1, 2]
+    assert len({event["metadata"]["name"] for event in posted}) == 4
 
 
 async def test_failures_that_pass_are_waited_out_and_others_are_not():

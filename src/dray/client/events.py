@@ -193,9 +193,11 @@ class EventRecorder:
     async def _write(self, said: _Said, series: _Series) -> None:
         count = series.count
         try:
-            if series.name:
-                await self._repeat(said, series)
-            else:
+            if series.name and not await self._repeat(said, series):
+                # Servers forget events after a while: begin anew, with what was not told yet.
+                series.first, series.name = series.last, ""
+                series.count, count = series.count - series.written, count - series.written
+            if not series.name:
                 await self._create(said, series)
         except TROUBLE as failed:
             self._failed(said, series, failed)
@@ -217,9 +219,9 @@ class EventRecorder:
         series.due = self._tempo.clock.monotonic() + 2.0**series.attempts
         self._pending[said] = None
 
-    async def _repeat(self, said: _Said, series: _Series) -> None:
-        kind = await self._spoken()
-        last = series.last
+    async def _repeat(self, said: _Said, series: _Series) -> bool:
+        """Write the count; False when the server has forgotten the event."""
+        kind, last = await self._spoken(), series.last
         if kind is NEW:
             change: Document = {"series": {"count": series.count, "lastObservedTime": micro_time(last)}}
         else:
@@ -228,10 +230,10 @@ class EventRecorder:
             await self.client.patch(
                 kind, series.name, MergePatch(change), said.subject.namespace or "default"
             )
-            self.tally.repeated += 1
-        except NotFound:  # servers forget events after a while: begin anew
-            series.first, series.count = last, series.count - series.written
-            await self._create(said, series)
+        except NotFound:
+            return False
+        self.tally.repeated += 1
+        return True
 
     async def _create(self, said: _Said, series: _Series) -> None:
         kind = await self._spoken()

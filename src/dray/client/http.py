@@ -10,6 +10,7 @@ Rules for this file: no proxies from the environment, no redirects: a token goes
 
 from __future__ import annotations
 
+import socket
 import ssl
 import tempfile
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
@@ -29,6 +30,8 @@ IDLE_SECONDS: Final = 30.0
 CONNECT_SECONDS: Final = 20.0
 READ_BUFFER: Final = 256 * 1024
 LONGEST_HEADER: Final = 64 * 1024
+_ALIVE: Final = {"TCP_KEEPIDLE": 15, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 30_000}
+"""A server whose machine is gone says nothing; the kernel notices after half a minute (where it can)."""
 
 
 class Http:
@@ -123,7 +126,9 @@ class Http:
     def _opened(self) -> aiohttp.ClientSession:
         if self._session is None:
             self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=self._connections, keepalive_timeout=IDLE_SECONDS),
+                connector=aiohttp.TCPConnector(
+                    limit=self._connections, keepalive_timeout=IDLE_SECONDS, socket_factory=opened_socket
+                ),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 headers={"Accept-Encoding": "identity"},
                 read_bufsize=READ_BUFFER,
@@ -154,6 +159,19 @@ class Http:
     @property
     def _source(self) -> str:
         return f"`{self._access.source}`" if self._access.source else "the code that made this client"
+
+
+def opened_socket(address: aiohttp.AddrInfoType) -> socket.socket:
+    """A socket that finds out when nobody is at the other end any more."""
+    family, kind, protocol, _, _ = address
+    made = socket.socket(family, kind, protocol)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in _ALIVE.items():
+        option = getattr(socket, name, None)
+        if option is not None:
+            made.setsockopt(socket.IPPROTO_TCP, option, value)
+    made.setblocking(False)
+    return made
 
 
 def tls_context(access: Access, proof: Proof) -> ssl.SSLContext:

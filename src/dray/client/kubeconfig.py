@@ -259,8 +259,13 @@ def find_access(file: str = "", context: str = "", environment: Mapping[str, str
     if file:
         return Kubeconfig([Path(file)]).access(context)
     files = files_named(environment)
-    if not environment.get("KUBECONFIG") and not files[0].exists() and in_a_pod(environment):
-        return in_cluster(environment)
+    if not environment.get("KUBECONFIG") and not files[0].exists():
+        if in_a_pod(environment):
+            return in_cluster(environment)
+        raise AccessError(
+            f"no server to talk to: there is no `{files[0]}`, `KUBECONFIG` is not set and this is no pod; "
+            "name a kubeconfig (`dray server` prints where it wrote one)"
+        )
     return Kubeconfig(files).access(context)
 
 

@@ -12,7 +12,7 @@ import uvicorn
 
 from dray.client.access import Access, AccessError, Fixed, Proof
 from dray.client.failures import Unreachable
-from dray.client.http import Http
+from dray.client.http import Http, opened_socket
 from dray.client.transport import Request
 from tests.unit.client.certificates import Authority
 from tests.unit.client.fakeapi import FakeApi, Told, forever
@@ -93,6 +93,15 @@ async def test_connections_are_kept():
         for _ in range(5):
             await transport.request(Request("GET", "/x"))
     assert len(ports) == 1
+
+
+def test_a_machine_that_is_gone_is_noticed_by_the_kernel():
+    address = (socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", ("127.0.0.1", 0))
+    with opened_socket(address) as made:
+        assert made.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+        if hasattr(socket, "TCP_KEEPIDLE"):
+            assert made.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 15
+        assert not made.getblocking()
 
 
 async def test_a_refused_token_is_renewed_and_the_request_sent_again():

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from dray.api.resource import ResourceClaim
 from dray.client.failures import Expired, Unreachable, WatchBroken
+from dray.client.informer import Informer
 from tests.unit.client.fakeapi import (
+    CLAIMS,
+    FakeApi,
     Told,
     bookmark,
     claim,
+    client_of,
     failed,
+    forever,
     line,
     listing,
+    serves,
 )
-from tests.unit.client.informing import Server, running
+from tests.unit.client.informing import Diary, Server, running
 
 
 async def test_it_lists_and_then_watches_from_there():
@@ -198,3 +206,27 @@ async def test_versions_that_are_no_numbers_are_not_guessed_at():
     async with running(server) as (_informer, told, troubles):
         assert told == []
         assert [type(trouble) for trouble in troubles] == [WatchBroken]
+
+
+async def test_h03_a_watch_survives_a_server_that_comes_back_with_another_version():
+    old, new = CLAIMS.replace("v1", "v1beta1"), CLAIMS
+    api, quiet = serves(FakeApi(), "v1beta1"), asyncio.Event()
+    former = [claim("a", 3) | {"apiVersion": "resource.k8s.io/v1beta1"}]
+    api.answer("GET", old, listing(7, *former), failed(404, "NotFound", "no such resource"))
+
+    def current(asked):
+        if not asked.query.get("watch"):
+            return listing(9, claim("a", 3), claim("b", 8))
+        quiet.set()
+        return Told(forever())
+
+    api.answer("GET", new, current)
+    informer = Informer(client_of(api), ResourceClaim)
+    diary = Diary(informer)
+    run = asyncio.create_task(informer.run())
+    await informer.synced()
+    serves(api, "v1")
+    async with asyncio.timeout(5):
+        await quiet.wait()
+    assert diary.told == ["+a@3", "+b@8"]
+    run.cancel()

@@ -200,3 +200,8 @@ def test_mistakes_name_file_and_field(write, document, message):
 def test_a_file_that_is_not_there(tmp_path):
     with pytest.raises(AccessError, match=r"cannot read the kubeconfig `.*nowhere`: No such file"):
         find_access(str(tmp_path / "nowhere"))
+
+
+def test_nothing_configured_at_all(tmp_path):
+    with pytest.raises(AccessError, match=r"no server to talk to: there is no `.*config`.*name a kubeconfig"):
+        find_access(environment={"HOME": str(tmp_path)})

@@ -1,0 +1,85 @@
+"""What a real kube-apiserver was recorded to say is understood."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from dray.client import failures
+from dray.client.failures import failure_in
+from dray.client.places import kind_called
+from dray.client.reading import Bookmark, Reader
+from dray.client.transport import Reply
+from tests.outside import corpus_dir
+
+
+@pytest.fixture
+def recorded(pytestconfig):
+    def read(name: str) -> bytes:
+        corpus = corpus_dir(pytestconfig)
+        path = corpus.parent / "api-samples" / name if corpus else Path(name)
+        if not path.is_file():
+            pytest.skip(f"no recorded answer `{name}` (api-samples) beside the corpus")
+        return path.read_bytes()
+
+    return read
+
+
+@pytest.mark.parametrize(
+    ("file", "kind"),
+    [("watchlist_resourceclaims.jsonl", "ResourceClaim.resource.k8s.io"), ("watch_rv1.jsonl", "Pod")],
+)
+def test_every_recorded_event_is_read(recorded, file, kind):
+    reader = Reader(kind_called(kind), "v1")
+    lines = recorded(file).splitlines()
+    assert lines
+    for line in lines:
+        event, said = reader.event(line), json.loads(line)
+        metadata = said["object"]["metadata"]
+        if isinstance(event, Bookmark):
+            assert said["type"] == "BOOKMARK"
+            assert event.resource_version == metadata["resourceVersion"]
+            assert event.initial_events_end == ("annotations" in metadata)
+        else:
+            found = event.object if reader.kind.open else event.object.metadata
+            name = found["metadata"]["name"] if reader.kind.open else found.name
+            assert (event.type, name) == (said["type"], metadata["name"])
+    assert reader.unknown == set()
+
+
+@pytest.mark.parametrize(
+    ("file", "code", "shape"),
+    [
+        ("err_400_strict.json", 400, failures.BadRequest),
+        ("err_401.json", 401, failures.Unauthorized),
+        ("err_403_anonymous.json", 403, failures.Forbidden),
+        ("err_404_object.json", 404, failures.NotFound),
+        ("err_404_resource.txt", 404, failures.NotFound),
+        ("err_409_conflict.json", 409, failures.Conflict),
+        ("err_409_exists.json", 409, failures.AlreadyExists),
+        ("err_422_claim.json", 422, failures.Invalid),
+        ("err_504_toolarge.json", 504, failures.ServerTimeout),
+    ],
+)
+def test_every_recorded_failure_has_its_name(recorded, file, code, shape):
+    failure = failure_in(Reply(code, {}, recorded(file)))
+    assert type(failure) is shape
+    assert failure.message
+
+
+def test_recorded_details_are_kept(recorded):
+    invalid = failure_in(Reply(422, {}, recorded("err_422_claim.json")))
+    assert [cause.field for cause in invalid.causes] == [
+        "spec.devices.requests[0].name",
+        "spec.devices.requests[0].exactly.deviceClassName",
+    ]
+    late = failure_in(Reply(504, {}, recorded("err_504_toolarge.json")))
+    assert (late.retry_after, late.causes[0].reason) == (1, "ResourceVersionTooLarge")
+    missing = failure_in(Reply(404, {}, recorded("err_404_resource.txt")))
+    assert isinstance(missing, failures.NotFound)
+    assert missing.of_resource
+    absent = failure_in(Reply(404, {}, recorded("err_404_object.json")))
+    assert isinstance(absent, failures.NotFound)
+    assert not absent.of_resource
