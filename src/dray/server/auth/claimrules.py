@@ -174,6 +174,9 @@ class AdminAccessRule:
         if namespace is None or namespace.metadata.labels.get(ADMIN_ACCESS) != "true":
             errors: list[FieldError] = [forbidden_field(place, _WITHOUT_LABEL)]
             raise invalid(change.kind, change.name, errors)
+        unasked = [] if change.kind is TEMPLATE else list(_unasked(change.view))
+        if unasked:
+            raise invalid(change.kind, change.name, unasked)
         # The label must still be there when the write happens.
         return Extra(compares=(Unchanged(where, namespace.revision),))
 
@@ -204,6 +207,15 @@ def _in_results(claim: ResourceClaim) -> Iterator[Path]:
             yield (
                 ROOT.field("status", "allocation", "devices", "results").index(position).field("adminAccess")
             )
+
+
+def _unasked(claim: ResourceClaim) -> Iterator[FieldError]:
+    """Results with admin access whose request is an ordinary one: nothing would hold their devices."""
+    asking = {one.name for one in claim.spec.devices.requests if one.exactly and one.exactly.admin_access}
+    results = () if claim.status.allocation is None else claim.status.allocation.devices.results
+    for result, place in zip((one for one in results if one.admin_access), _in_results(claim), strict=True):
+        if result.request not in asking:
+            yield forbidden_field(place, f"request `{result.request}` does not ask for admin access")
 
 
 # --- finalizers ---

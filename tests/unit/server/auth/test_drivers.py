@@ -346,7 +346,7 @@ def template(namespace: str) -> dict[str, Any]:
 def admin_result(namespace: str) -> dict[str, Any]:
     given = allocated(A)
     given["allocation"]["devices"]["results"][0]["adminAccess"] = True
-    return claim("c", namespace, given)
+    return claim("c", namespace, given, exactly=ADMIN)
 
 
 @pytest.mark.parametrize(
@@ -361,7 +361,7 @@ def admin_result(namespace: str) -> dict[str, Any]:
         (template, None, "root", "spec.spec.devices.requests[0].exactly.adminAccess"),
         (
             admin_result,
-            lambda where: claim("c", where),
+            lambda where: claim("c", where, exactly=ADMIN),
             "dray:scheduler",
             "status.allocation.devices.results[0].adminAccess",
         ),
