@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from tests.contract.api import path, serving
+from tests.contract.api import MERGE, STRATEGIC, path, serving
 from tests.contract.documents import (
     allocation,
     claim,
@@ -284,3 +284,60 @@ async def test_a_pod_is_bound_once() -> None:
         assert (again.code, again.reason) == (409, "Conflict")
         assert "already assigned" in again.message
         assert (await api.ask("POST", path("pods", "q", sub="binding"), binding)).code == 404
+
+
+async def test_what_only_the_server_writes_stays_whatever_clients_say() -> None:
+    async with serving() as api:
+        made = await api.create(claim("a"))
+        where = path("resourceclaims", "a")
+        said = await api.patch(where, {"metadata": {"generation": 77, "selfLink": "/forged"}})
+        assert said["metadata"] == made["metadata"]
+        for field, value in (
+            ("creationTimestamp", "2001-01-01T00:00:00Z"),
+            ("deletionTimestamp", "2001-01-01T00:00:00Z"),
+            ("deletionGracePeriodSeconds", 5),
+            ("namespace", "kube-system"),
+            ("name", "b"),
+        ):
+            body = {"metadata": {field: value}}
+            refused = await api.ask("PATCH", where, body, headers={"content-type": MERGE})
+            assert refused.code == 422, field
+            assert refused.document["details"]["causes"][0]["field"] == f"metadata.{field}"
+
+
+async def test_a_pod_is_settled_when_it_is_made() -> None:
+    async with serving() as api:
+        made = await api.create(pod("p"))
+        where = path("pods", "p")
+        refusals: list[dict] = [
+            {"nodeName": "node-a"},
+            {"serviceAccountName": "other"},
+            {"containers": [{"name": "c", "image": "pause:3", "command": ["sh"]}]},
+            {"hostNetwork": True},
+        ]
+        for spec in refusals:
+            body = {"spec": spec}
+            said = await api.ask("PATCH", where, body, headers={"content-type": STRATEGIC})
+            assert said.code == 422, spec
+            assert f"`{next(iter(spec))}`" in said.message
+        changes: list[dict] = [
+            {"containers": [{"name": "c", "image": "pause:4"}]},
+            {"activeDeadlineSeconds": 60},
+            {"tolerations": [{"key": "x", "operator": "Exists"}, *made["spec"]["tolerations"]]},
+        ]
+        for spec in changes:
+            await api.patch(where, {"spec": spec}, STRATEGIC)
+        plain = pod("p")
+        plain["spec"]["containers"][0]["image"] = "pause:5"
+        replaced = await api.put(plain | {"status": {}}, where)
+        assert replaced["spec"]["restartPolicy"] == "Always"
+        assert replaced["status"]["phase"] == "Pending"
+
+
+async def test_plain_text_in_secrets_is_kept_like_the_rest() -> None:
+    async with serving() as api:
+        secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s", "namespace": "default"}}
+        made = await api.create(secret | {"stringData": {"a": "b"}, "data": {"c": "ZA=="}})
+        assert (made["data"], "stringData" in made) == ({"a": "Yg==", "c": "ZA=="}, False)
+        changed = await api.patch(path("secrets", "s"), {"stringData": {"a": "x"}})
+        assert changed["data"] == {"a": "eA==", "c": "ZA=="}

@@ -65,8 +65,8 @@ def at_birth(
 
 
 def over_time(kind: Kind, metadata: Metadata, stored: Metadata, *, changed: bool) -> dict[str, Any]:
-    """The metadata of a changed object: what the server owns stays, unless the writer says otherwise."""
-    kept: dict[str, Any] = {**metadata}
+    """The metadata of a changed object; who changes what only the server writes is refused later."""
+    kept: dict[str, Any] = {**metadata, "generation": None, "selfLink": None}
     for field in _OWNED:
         if field in stored and kept.get(field) in (None, "", 0):
             kept[field] = stored[field]

@@ -7,12 +7,14 @@ defaults that other components rely on. Closed kinds have their defaults in `api
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
+from dray.api.fields import FieldError
 from dray.api.kinds import Kind
-from dray.server.auth.noderules import MIRROR
+from dray.server import pods
 from dray.server.drafts import Draft
 
 Document = dict[str, Any]
@@ -91,98 +93,10 @@ def grown(draft: Draft, before: Draft) -> Draft:
     return draft if growth is None else Draft.of_document(growth(draft.document, before.document))
 
 
-def _pod(pod: Document) -> Document:
-    spec = pod.get("spec")
-    if not isinstance(spec, dict):
-        return pod
-    filled = {**_POD, **_account(pod, spec), **_set(spec)}
-    filled["tolerations"] = _with_patience(filled.get("tolerations"))
-    for name in ("containers", "initContainers"):
-        if isinstance(filled.get(name), list):
-            filled[name] = [_container(each) for each in filled[name]]
-    return {**pod, "spec": filled, "status": {"phase": "Pending", "qosClass": _quality(filled)}}
-
-
-def _account(pod: Document, spec: Document) -> Document:
-    """The account a pod runs as; a pod that mirrors what a node runs by itself runs as none."""
-    if MIRROR in (pod["metadata"].get("annotations") or {}):
-        return {}
-    account = spec.get("serviceAccountName") or spec.get("serviceAccount") or "default"
-    return {"serviceAccountName": account, "serviceAccount": account}
-
-
-_POD: Mapping[str, Any] = MappingProxyType(
-    {
-        "restartPolicy": "Always",
-        "terminationGracePeriodSeconds": 30,
-        "dnsPolicy": "ClusterFirst",
-        "securityContext": {},
-        "schedulerName": "default-scheduler",
-        "priority": 0,
-        "enableServiceLinks": True,
-        "preemptionPolicy": "PreemptLowerPriority",
-    }
-)
-
-_CONTAINER: Mapping[str, Any] = MappingProxyType(
-    {
-        "resources": {},
-        "terminationMessagePath": "/dev/termination-log",
-        "terminationMessagePolicy": "File",
-    }
-)
-
-_PATIENCE_SECONDS: Final = 300
-_TROUBLES: Final = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
-
-
-def _set(document: Mapping[str, Any]) -> Document:
-    return {name: value for name, value in document.items() if value is not None}
-
-
-def _with_patience(tolerations: Any) -> Any:
-    """A pod stays a while on a node in trouble, unless it says otherwise."""
-    given = tolerations if isinstance(tolerations, list) else []
-    endured = [each.get("key") for each in given if isinstance(each, dict)]
-    patience = [
-        {
-            "key": trouble,
-            "operator": "Exists",
-            "effect": "NoExecute",
-            "tolerationSeconds": _PATIENCE_SECONDS,
-        }
-        for trouble in _TROUBLES
-        if trouble not in endured
-    ]
-    return [*given, *patience]
-
-
-def _container(container: Any) -> Any:
-    if not isinstance(container, dict):
-        return container
-    image = str(container.get("image", ""))
-    tag = image.rpartition("/")[2].partition(":")[2]
-    pull = "Always" if "@" not in image and tag in ("", "latest") else "IfNotPresent"
-    return {**_CONTAINER, "imagePullPolicy": pull, **_set(container)}
-
-
-def _quality(spec: Mapping[str, Any]) -> str:
-    """The class of service a pod's requests and limits amount to."""
-    everything = [
-        each.get("resources") or {}
-        for name in ("containers", "initContainers")
-        for each in spec.get(name) or ()
-        if isinstance(each, dict)
-    ]
-    asked = [each.get("requests") or {} for each in everything]
-    limits = [each.get("limits") or {} for each in everything]
-    if not any(asked) and not any(limits):
-        return "BestEffort"
-    settled = all(
-        {"cpu", "memory"} <= limit.keys() and all(ask.get(name, limit[name]) == limit[name] for name in limit)
-        for ask, limit in zip(asked, limits, strict=True)
-    )
-    return "Guaranteed" if settled else "Burstable"
+def unsettled(draft: Draft, before: Draft) -> list[FieldError]:
+    """What a draft changes although it was settled when its kind was born."""
+    judge = _SETTLED.get(named(draft.kind))
+    return [] if judge is None else judge(draft.document, before.document)
 
 
 def _namespace(namespace: Document) -> Document:
@@ -207,10 +121,28 @@ def _namespace_later(namespace: Document, before: Document) -> Document:
     return {**namespace, "metadata": {**metadata, "labels": labels}, "spec": spec}
 
 
+def _secret(secret: Document) -> Document:
+    """What was written for people to read is kept like the rest."""
+    plain = secret.get("stringData")
+    if not isinstance(plain, dict) or not all(isinstance(text, str) for text in plain.values()):
+        return secret
+    coded = {name: base64.b64encode(text.encode()).decode() for name, text in plain.items()}
+    kept = {name: value for name, value in secret.items() if name != "stringData"}
+    return {**kept, "data": {**(kept.get("data") or {}), **coded}}
+
+
 _BIRTHS: Mapping[Named, Callable[[Document], Document]] = MappingProxyType(
-    {("", "Pod"): _pod, ("", "Namespace"): _namespace}
+    {("", "Pod"): pods.born, ("", "Namespace"): _namespace, ("", "Secret"): _secret}
 )
 
 _GROWTHS: Mapping[Named, Callable[[Document, Document], Document]] = MappingProxyType(
-    {("", "Namespace"): _namespace_later}
+    {
+        ("", "Pod"): lambda pod, before: pods.filled(pod),
+        ("", "Namespace"): _namespace_later,
+        ("", "Secret"): lambda secret, before: _secret(secret),
+    }
+)
+
+_SETTLED: Mapping[Named, Callable[[Document, Document], list[FieldError]]] = MappingProxyType(
+    {("", "Pod"): pods.unsettled}
 )

@@ -25,7 +25,7 @@ from dray.server.drafts import Draft
 from dray.server.failures import already_exists, bad_request, invalid, not_found
 from dray.server.held import Held, keeper
 from dray.server.intake import Taken, placed, taken, unreadable
-from dray.server.lives import MADE_BY_UPDATE, grown, has_status, named, newborn
+from dray.server.lives import MADE_BY_UPDATE, grown, has_status, named, newborn, unsettled
 from dray.server.patch import managed
 from dray.server.registry import Keep, Registry, Remove, Same, Wanted, Written
 
@@ -140,7 +140,7 @@ class Writing:
         metadata = births.over_time(kind, draft.metadata, before.metadata, changed=changed)
         draft = draft.with_metadata(metadata)
         judge = validate_status_update if subresource == "status" else validate_update
-        errors = judge(draft.view, before.view)
+        errors = [*judge(draft.view, before.view), *(() if subresource else unsettled(draft, before))]
         if errors:
             raise invalid(kind, old.name, placed(kind, version, errors))
         if fields is None:
