@@ -36,6 +36,8 @@ EVERYTHING: Final = b"/"
 
 PAGE: Final = 2_000
 RETRY_SECONDS: Final = 0.5
+PATIENCE_SECONDS: Final = 30.0
+"""So long a request waits for the cache: a store that takes writes must tell of them."""
 
 
 class Cache:
@@ -172,9 +174,28 @@ class Cache:
             raise self._ended
         if self.revision >= revision:
             return
-        waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        waiting: asyncio.Future[None] = loop.create_future()
         self._waiting.append((revision, waiting))
-        await waiting
+        alarm = loop.call_later(PATIENCE_SECONDS, self._give_up, revision, waiting)
+        try:
+            await waiting
+        finally:
+            alarm.cancel()
+
+    def _give_up(self, revision: int, waiting: asyncio.Future[None]) -> None:
+        if not waiting.done():
+            why = self._trouble or "the store does not tell of its changes"
+            waiting.set_exception(
+                StoreError(
+                    f"the cache stands at revision {self.revision} and does not come to {revision}: {why}"
+                )
+            )
+
+    @property
+    def waiting(self) -> int:
+        """How many requests wait for the cache."""
+        return len(self._waiting)
 
     def watch(self, place: bytes, after: int, bookmarks: float | None) -> AsyncGenerator[Batch, None]:
         """Every change under a prefix after a revision."""
@@ -241,9 +262,11 @@ class Cache:
     def _wake(self) -> None:
         waiting, self._waiting = self._waiting, []
         for wanted, waiter in waiting:
+            if waiter.done():
+                continue  # whoever asked has left
             if wanted > self.revision:
                 self._waiting.append((wanted, waiter))
-            elif not waiter.done():
+            else:
                 waiter.set_result(None)
 
 

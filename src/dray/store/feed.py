@@ -237,9 +237,11 @@ class Hub:
     def _wake_arrived(self) -> None:
         still = []
         for revision, waiting in self._arrivals:
+            if waiting.done():
+                continue  # whoever asked has left
             if revision > self.revision:
                 still.append((revision, waiting))
-            elif not waiting.done():
+            else:
                 waiting.set_result(None)
         self._arrivals = still
 
