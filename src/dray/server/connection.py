@@ -1,10 +1,10 @@
 """A connection that keeps within limits: how many there are, what heads they send, how long they take.
 
 Theory of operation: uvicorn parses HTTP and hands whole requests to the application; what happens before a
-request is whole, or after an answer was handed to the socket, only the connection sees. Four clocks may run:
-until a request begins, until it has arrived, until the client has read what waits for it, and (uvicorn's own)
-until the next request. Whoever lets one run out, or sends more head than anybody needs, is told in a `Status`
-when there still is a way to tell, and the connection is closed.
+request is whole, or after an answer was handed to the socket, only the connection sees. Three clocks may
+run: until a request begins, until it has arrived, and until the client has read what waits for it. Whoever
+lets one run out, or sends more head than anybody needs, is told in a `Status` when there still is a way to
+tell, and the connection is closed.
 
 Rules for this file: nothing here looks at what a request says.
 """
@@ -12,17 +12,21 @@ Rules for this file: nothing here looks at what a request says.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, MutableMapping
+from types import MappingProxyType
 from typing import Any
 
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from dray.api.jsontext import write_json
+from dray.server.exchange import Exchange
 from dray.server.failures import Failure, unavailable
 from dray.server.limits import Limits
 
 WAITING_BYTES = 64 * 1024
 """More is not written to a client that does not read; TLS alone would let eight times as much wait."""
+
+_ASGI = {"version": "3.0", "spec_version": "2.4"}
 
 Refused = Callable[[str], None]
 """Told the name of a limit whenever it ends a connection."""
@@ -38,23 +42,35 @@ class Connection(HttpToolsProtocol):
     limits: Limits = Limits()
     refused: Refused = staticmethod(_silent)
 
-    _over = _in_head = _arriving = False
+    cycle: Exchange | None = None  # type: ignore[assignment]
+    extensions: Mapping[str, Any] = MappingProxyType({})
+    """What every scope tells of this connection: the certificate the client showed."""
+
+    _over = _in_head = _arriving = _expects = False
     _head = _header_bytes = 0
+    _seen = 0.0
     _timer: asyncio.TimerHandle | None = None
+    _idle: asyncio.TimerHandle | None = None
     _stall: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
         transport.set_write_buffer_limits(high=WAITING_BYTES)
+        certificate = transport.get_extra_info("peercert")
+        if certificate:
+            self.extensions = {"tls": {"client_cert": certificate}}
         if len(self.connections) > self.limits.max_connections:
             text = f"{self.limits.max_connections} connections are open, no more are served"
             self._refuse("max_connections", unavailable(text))
             return
-        self._start(self.limits.idle_seconds, self._close_idle)
+        self._seen = self.loop.time()
+        self._idle = self.loop.call_later(self.limits.idle_seconds, self._look_idle)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop()
         self._end_stall()
+        if self._idle is not None:
+            self._idle.cancel()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -66,48 +82,90 @@ class Connection(HttpToolsProtocol):
             self._refuse_head("max_header_bytes", f"more than {self.limits.max_header_bytes} bytes of head")
         elif self._arriving and self._timer is None and not self._over:
             # Most requests come whole, in one piece, and need no clock.
-            self._start(self.limits.request_seconds, self._close_late)
+            self._timer = self.loop.call_later(self.limits.request_seconds, self._close_late)
 
     def on_message_begin(self) -> None:
-        super().on_message_begin()
+        self.url, self.headers = b"", []
         self._in_head = self._arriving = True
+        self._expects = False
         self._head = self._header_bytes = 0
-        self._stop()
 
     def on_url(self, url: bytes) -> None:
         if self._over:
             return
-        super().on_url(url)
+        self.url += url
         if len(self.url) > self.limits.max_url_bytes:
             text = f"the address of a request has at most {self.limits.max_url_bytes} bytes"
             self._refuse("max_url_bytes", Failure(414, "RequestURITooLong", text))
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if self._over:
-            return
         self._header_bytes += len(name) + len(value)
-        super().on_header(name, value)
-        if self._header_bytes > self.limits.max_header_bytes:
-            self._refuse_head(
-                "max_header_bytes", f"more than {self.limits.max_header_bytes} bytes of headers"
-            )
-        elif len(self.headers) > self.limits.max_headers:
-            self._refuse_head("max_headers", f"more than {self.limits.max_headers} headers")
+        name = name.lower()
+        self.headers.append((name, value))
+        if name == b"expect":
+            self._expects = value.lower() == b"100-continue"
+        limits = self.limits
+        if self._header_bytes > limits.max_header_bytes and not self._over:
+            self._refuse_head("max_header_bytes", f"more than {limits.max_header_bytes} bytes of headers")
+        elif len(self.headers) > limits.max_headers and not self._over:
+            self._refuse_head("max_headers", f"more than {limits.max_headers} headers")
 
     def on_headers_complete(self) -> None:
         self._in_head = False
-        if not self._over:
-            super().on_headers_complete()
+        if self._over:
+            return
+        exchange = Exchange(self._scope(), self)
+        exchange.keep_alive = self.parser.should_keep_alive()
+        exchange.expects = self._expects
+        before, self.cycle = self.cycle, exchange
+        if before is None or before.response_complete:
+            self._start_asgi_task(exchange, self.app)  # type: ignore[arg-type]
+        else:  # a request that did not wait for the answer to the one before
+            self.flow.pause_reading()
+            self.pipeline.appendleft((exchange, self.app))  # type: ignore[arg-type]
+
+    def _scope(self) -> MutableMapping[str, Any]:
+        path, _, query = self.url.partition(b"?")
+        return {
+            "type": "http",
+            "asgi": _ASGI,
+            "http_version": self.parser.get_http_version(),
+            "method": self.parser.get_method().decode("ascii"),
+            "scheme": self.scheme,
+            "path": path.decode("latin-1"),
+            "raw_path": path,
+            "query_string": query,
+            "root_path": "",
+            "headers": self.headers,
+            "client": self.client,
+            "server": self.server,
+            "extensions": self.extensions,
+        }
 
     def on_body(self, body: bytes) -> None:
-        if not self._over:
-            super().on_body(body)
+        exchange = self.cycle
+        if self._over or exchange is None or exchange.response_complete:
+            return
+        exchange.body += body
+        if len(exchange.body) > WAITING_BYTES:
+            self.flow.pause_reading()
+        exchange.set()
 
     def on_message_complete(self) -> None:
-        if not self._over:
-            self._arriving = False
-            self._stop()
-            super().on_message_complete()
+        self._arriving = False
+        self._stop()
+        if not self._over and self.cycle is not None and not self.cycle.response_complete:
+            self.cycle.more_body = False
+            self.cycle.set()
+
+    def on_response_complete(self) -> None:
+        self.server_state.total_requests += 1
+        self._seen = self.loop.time()
+        if self.transport.is_closing():
+            return
+        self.flow.resume_reading()
+        if self.pipeline:
+            self._start_asgi_task(*self.pipeline.pop())
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -117,10 +175,6 @@ class Connection(HttpToolsProtocol):
     def resume_writing(self) -> None:
         super().resume_writing()
         self._end_stall()
-
-    def _start(self, seconds: float, then: Callable[[], None]) -> None:
-        self._stop()
-        self._timer = self.loop.call_later(seconds, then)
 
     def _stop(self) -> None:
         if self._timer is not None:
@@ -132,8 +186,16 @@ class Connection(HttpToolsProtocol):
             self._stall.cancel()
             self._stall = None
 
-    def _close_idle(self) -> None:
-        self.refused("idle_seconds")
+    def _look_idle(self) -> None:
+        """Close a connection on which nothing happens; looked at now and then, not with every request."""
+        busy = self._arriving or (self.cycle is not None and not self.cycle.response_complete)
+        now, most = self.loop.time(), self.limits.idle_seconds
+        left = most if busy else self._seen + most - now
+        if left > 0:
+            self._idle = self.loop.call_later(left, self._look_idle)
+            return
+        if self.cycle is None:
+            self.refused("idle_seconds")
         self._over = True
         self.transport.close()
 
@@ -154,10 +216,10 @@ class Connection(HttpToolsProtocol):
         self.refused(limit)
         self._over = True
         self._stop()
-        cycle: RequestResponseCycle | None = self.cycle
+        cycle = self.cycle
         if cycle is not None and not cycle.response_complete:
             cycle.disconnected = True
-            cycle.message_event.set()
+            cycle.set()
             if cycle.response_started:
                 self.transport.abort()
                 return

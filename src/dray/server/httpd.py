@@ -1,13 +1,12 @@
 """The sockets: an ASGI application behind TLS, by uvicorn.
 
-Theory of operation: uvicorn speaks HTTP/1.1; what it does not tell an application, the certificate a client
-showed, is put into the scope here. The socket is bound before anything else happens, so that a port that is
-taken is told in a line. Whoever runs this decides when it ends: signals are not touched.
+Theory of operation: uvicorn speaks HTTP/1.1, over connections that keep within limits. The socket is bound
+before anything else happens, so that a port that is taken is told in a line. Whoever runs this decides when
+it ends: signals are not touched.
 """
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import socket
 import ssl
@@ -27,49 +26,6 @@ IDLE_SECONDS: Final = 120
 
 class ListenError(InputError):
     """The address cannot be listened on; says why and what to do."""
-
-
-class _Corked:
-    """A transport that writes what comes in one turn of the loop at once: the head and the body of an answer.
-
-    Each write is a TLS record and wakes the client, and most answers would be two.
-    """
-
-    def __init__(self, transport: Any, loop: asyncio.AbstractEventLoop) -> None:
-        self._transport = transport
-        self._loop = loop
-        self._parts: list[bytes] = []
-
-    def write(self, part: bytes) -> None:
-        if not self._parts:
-            self._loop.call_soon(self._flush)
-        self._parts.append(part)
-
-    def _flush(self) -> None:
-        parts, self._parts = self._parts, []
-        if parts and not self._transport.is_closing():
-            self._transport.write(parts[0] if len(parts) == 1 else b"".join(parts))
-
-    def close(self) -> None:
-        self._flush()
-        self._transport.close()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._transport, name)
-
-
-class _Certified(Connection):
-    """A connection that tells the certificate its client showed."""
-
-    def connection_made(self, transport: Any) -> None:
-        super().connection_made(_Corked(transport, self.loop))
-        certificate = transport.get_extra_info("peercert")
-        self._tls: dict[object, object] = {"client_cert": certificate} if certificate else {}
-
-    def on_message_begin(self) -> None:
-        super().on_message_begin()
-        if self._tls:
-            self.scope.setdefault("extensions", {})["tls"] = self._tls
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -107,13 +63,13 @@ class Httpd(uvicorn.Server):
     ) -> None:
         config = uvicorn.Config(
             app,
-            http=bounded(_Certified, limits, refused),
+            http=bounded(Connection, limits, refused),
             ws="none",
             lifespan="off",
             interface="asgi3",
             log_config=None,
             access_log=False,
-            log_level="critical",
+            log_level="error",
             server_header=False,
             proxy_headers=False,
             date_header=True,

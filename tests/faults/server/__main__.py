@@ -54,10 +54,9 @@ def r19(folder: Path, full: bool, seed: int) -> tuple[bool, str]:
     rounds = 5 if full else 1
 
     async def work(server: Any) -> tuple[float, list[exhaustion.Outcome]]:
-        address = server.address()
-        alone = await exhaustion.calm(address, 3)
+        alone = await exhaustion.calm(server, 3)
         offences = [what for _ in range(rounds) for what in exhaustion.OFFENCES]
-        return alone, [await exhaustion.offend(address, what) for what in offences]
+        return alone, [await exhaustion.offend(server, what) for what in offences]
 
     with hosted(folder, **exhaustion.SMALL) as server:
         before = server.megabytes()

@@ -8,12 +8,18 @@ from __future__ import annotations
 
 import asyncio
 import json
+import multiprocessing
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import uvloop
 
 from bench.lean import Address, Wire, connect, packed
 from dray.api.jsontext import write_json
+from tests.faults.server.hosted import Hosted
 
 MAPS = "/api/v1/namespaces/default/configmaps"
 CLASSES = "/apis/resource.k8s.io/v1/deviceclasses"
@@ -26,7 +32,7 @@ SMALL = {
     "max_url_bytes": 2_000,
     "max_connections": 150,
     "request_seconds": 1.0,
-    "idle_seconds": 5.0,
+    "idle_seconds": 60.0,
     "stalled_seconds": 1.0,
     "max_in_flight": 4,
     "max_queued": 20,
@@ -197,32 +203,59 @@ OFFENCES: dict[str, tuple[Offence, frozenset[int], str]] = {
 WITNESS = b"\r\nimpersonate-user: witness\r\nimpersonate-group: system:masters\r\n\r\n"
 
 
-@dataclass
-class Witness:
-    """A well-behaved client, and how long it waited."""
+@dataclass(frozen=True)
+class Seen:
+    """What a well-behaved client met: how long it waited, and how often it was not served."""
 
-    took: list[float] = field(default_factory=list)
+    took: tuple[float, ...] = ()
     strange: int = 0
-
-    async def read(self, address: Address, until: asyncio.Event) -> None:
-        """Read now and then until told to stop."""
-        wire = await connect(address)
-        request = packed("GET", "/api/v1/namespaces/default").replace(b"\r\n\r\n", WITNESS)
-        while not until.is_set():
-            begun = time.perf_counter()
-            try:
-                code, _ = await asyncio.wait_for(wire.call(request), 10)
-                self.strange += code != 200
-            except (ConnectionError, TimeoutError):
-                self.strange += 1
-                wire = await connect(address)
-            self.took.append(time.perf_counter() - begun)
-            await asyncio.sleep(0.01)
-        wire.transport.abort()
 
     def late(self) -> float:
         ordered = sorted(self.took)
         return ordered[len(ordered) * 99 // 100] if ordered else 0.0
+
+
+class Witness:
+    """A well-behaved client in a process of its own, so that it does not wait for the offender's work."""
+
+    def __init__(self, kubeconfig: Path) -> None:
+        processes = multiprocessing.get_context("spawn")
+        self._over, self._queue = processes.Event(), processes.Queue()
+        arguments = (str(kubeconfig), self._over, self._queue)
+        self._process = processes.Process(target=_read_until, args=arguments, daemon=True)
+        self._process.start()
+        self._queue.get(timeout=30)  # it reads now
+
+    def tell(self) -> Seen:
+        """Stop reading; what was seen."""
+        self._over.set()
+        took, strange = self._queue.get(timeout=60)
+        self._process.join(30)
+        return Seen(tuple(took), strange)
+
+
+def _read_until(kubeconfig: str, over: Any, queue: Any) -> None:
+    uvloop.run(_reading(Address.of_kubeconfig(Path(kubeconfig)), over, queue))
+
+
+async def _reading(address: Address, over: Any, queue: Any) -> None:
+    """Read now and then until told to stop."""
+    took, strange = [], 0
+    wire = await connect(address)
+    request = packed("GET", "/api/v1/namespaces/default").replace(b"\r\n\r\n", WITNESS)
+    await wire.call(request)
+    queue.put("reading")
+    while not over.is_set():
+        begun = time.perf_counter()
+        try:
+            code, _ = await asyncio.wait_for(wire.call(request), 10)
+            strange += code != 200
+        except (ConnectionError, TimeoutError):
+            strange += 1
+            wire = await connect(address)
+        took.append(time.perf_counter() - begun)
+        await asyncio.sleep(0.01)
+    queue.put((took, strange))
 
 
 @dataclass(frozen=True)
@@ -232,7 +265,7 @@ class Outcome:
     what: str
     told: Told
     well: bool
-    witness: Witness
+    witness: Seen
 
     def __str__(self) -> str:
         verdict = "as it should" if self.well else f"WRONG: {self.told.words[:300]}"
@@ -240,26 +273,20 @@ class Outcome:
         return f"{self.what}: {sorted(self.told.codes)} {verdict}; {others}, {self.witness.strange} failed"
 
 
-async def offend(address: Address, what: str) -> Outcome:
+async def offend(server: Hosted, what: str) -> Outcome:
     """Go beyond one limit while a witness reads."""
     offence, codes, words = OFFENCES[what]
-    witness, over = Witness(), asyncio.Event()
-    reading = asyncio.create_task(witness.read(address, over))
+    witness = await asyncio.to_thread(Witness, server.kubeconfig)
+    told = await offence(server.address())
     await asyncio.sleep(0.05)
-    told = await offence(address)
-    await asyncio.sleep(0.05)
-    over.set()
-    await reading
+    seen = await asyncio.to_thread(witness.tell)
     sound = all(code < 500 or code == 503 for code in told.codes)
     well = sound and bool(told.codes & codes) and words in told.words
-    return Outcome(what, told, well, witness)
+    return Outcome(what, told, well, seen)
 
 
-async def calm(address: Address, seconds: float) -> float:
+async def calm(server: Hosted, seconds: float) -> float:
     """The p99 of a well-behaved client that is alone."""
-    witness, over = Witness(), asyncio.Event()
-    reading = asyncio.create_task(witness.read(address, over))
+    witness = await asyncio.to_thread(Witness, server.kubeconfig)
     await asyncio.sleep(seconds)
-    over.set()
-    await reading
-    return witness.late()
+    return (await asyncio.to_thread(witness.tell)).late()

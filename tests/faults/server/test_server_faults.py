@@ -93,8 +93,7 @@ def test_small_r07_no_increment_is_lost():
 
 def test_small_r19_every_limit_is_told_and_others_are_served(tmp_path):
     async def test(server) -> list[exhaustion.Outcome]:
-        address = server.address()
-        return [await exhaustion.offend(address, what) for what in exhaustion.OFFENCES]
+        return [await exhaustion.offend(server, what) for what in exhaustion.OFFENCES]
 
     with hosted(tmp_path / "server", **exhaustion.SMALL) as server:
         outcomes = run(test(server))

@@ -27,7 +27,12 @@ async def app(scope, receive, send) -> None:
         body += message["body"]
         if not message["more_body"]:
             break
-    await send({"type": "http.response.start", "status": 200, "headers": []})
+    if scope["path"] == "/crash":
+        raise ZeroDivisionError
+    forged = [(b"warning", b"a\r\nset-cookie: b")] if scope["path"] == "/forged" else []
+    if scope["path"] == "/length":
+        forged = [(b"content-length", b"%d" % len(b"%d" % len(body)))]
+    await send({"type": "http.response.start", "status": 200, "headers": forged})
     if scope["path"] == "/flood":
         for _ in range(1000):
             await send({"type": "http.response.body", "body": b"x" * 50_000, "more_body": True})
@@ -38,7 +43,7 @@ async def app(scope, receive, send) -> None:
 async def served(limits: Limits, refused: list[str]) -> AsyncIterator[int]:
     protocol = bounded(Connection, limits, refused.append)
     config = uvicorn.Config(
-        app, http=protocol, ws="none", lifespan="off", log_config=None, access_log=False, log_level="critical"
+        app, http=protocol, ws="none", lifespan="off", log_config=None, access_log=False, log_level="error"
     )
     config.load()
     state = uvicorn.server.ServerState()
@@ -164,3 +169,85 @@ def test_a_client_that_does_not_read_is_cut_off():
         writer.close()
 
     assert run(test, replace(SMALL, stalled_seconds=0.2)) == ["stalled_seconds"]
+
+
+async def raw(port: int, *pieces: bytes, until: bytes = b"0\r\n\r\n") -> bytes:
+    """Send pieces, read until something comes or the connection ends."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    for piece in pieces:
+        writer.write(piece)
+        await writer.drain()
+        await asyncio.sleep(0.01)
+    try:
+        return await reader.readuntil(until)
+    except asyncio.IncompleteReadError as ended:
+        return ended.partial
+    finally:
+        writer.close()
+
+
+@pytest.mark.parametrize("path", [b"/crash", b"/forged"])
+def test_a_fault_of_the_application_is_a_500_and_the_end_of_the_connection(path, caplog):
+    async def test(port):
+        said = await raw(port, GET.replace(b"/x", path), until=b"never")
+        assert said.startswith(b"HTTP/1.1 500 ")
+        assert b"set-cookie" not in said
+
+    run(test)
+    assert "the application failed" in caplog.text
+
+
+def test_a_body_comes_whole_however_it_is_sent():
+    async def test(port):
+        head = b"PUT /x HTTP/1.1\r\nhost: x\r\n"
+        sized = head + b"content-length: 200000\r\n\r\n"
+        assert b"\r\n200000\r\n" in await raw(port, sized, *([b"x" * 20_000] * 10))
+        chunked = head + b"transfer-encoding: chunked\r\n\r\n"
+        assert b"\r\n6\r\n" in await raw(port, chunked, b"3\r\nabc\r\n", b"3\r\ndef\r\n0\r\n\r\n")
+
+    assert run(test) == []
+
+
+def test_a_client_that_waits_to_be_asked_is_asked():
+    async def test(port):
+        head = b"PUT /x HTTP/1.1\r\nhost: x\r\ncontent-length: 3\r\nexpect: 100-continue\r\n\r\n"
+        said = await raw(port, head, b"abc")
+        assert said.startswith(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\n")
+
+    assert run(test) == []
+
+
+def test_the_head_of_an_answer_alone_has_no_body():
+    async def test(port):
+        said = await raw(
+            port, b"HEAD /length HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n", until=b"never"
+        )
+        assert b"content-length: 1\r\n" in said
+        assert said.endswith(b"\r\n\r\n")
+
+    assert run(test) == []
+
+
+def test_an_answer_of_known_length_is_not_chunked():
+    async def test(port):
+        said = await raw(port, GET.replace(b"/x", b"/length"), until=b"\r\n\r\n0")
+        assert b"transfer-encoding" not in said
+
+    assert run(test) == []
+
+
+@pytest.mark.parametrize("ending", [b" HTTP/1.0\r\n\r\n", b" HTTP/1.1\r\nconnection: close\r\n\r\n"])
+def test_who_wants_the_connection_closed_gets_it_closed(ending):
+    async def test(port):
+        said = await raw(port, b"GET /length" + ending, until=b"never")
+        assert b"connection: close\r\n" in said
+        assert said.endswith(b"\r\n\r\n0")
+
+    assert run(test) == []
+
+
+def test_what_is_no_http_is_a_400():
+    async def test(port):
+        assert (await raw(port, b"\x16\x03\x01 hello\r\n\r\n", until=b"never")).startswith(b"HTTP/1.1 400 ")
+
+    run(test)
