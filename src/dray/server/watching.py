@@ -10,6 +10,7 @@ buffer is bounded, and so is the time it may take to accept what was sent (see `
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
@@ -99,10 +100,11 @@ class Watching:
             yield error_event(unavailable(f"the store does not answer: {broken}"))
 
     async def _batches(self, place: bytes, after: int, seconds: float) -> AsyncGenerator[Batch, None]:
-        """What changes until the time is over, give or take the time between two bookmarks."""
+        """What changes until the time is over: a quiet watch ends with its last bookmark."""
         now = asyncio.get_running_loop().time
         deadline = now() + seconds
-        async with aclosing(self._cache.watch(place, after, min(BOOKMARK_SECONDS, seconds))) as batches:
+        pause = seconds / math.ceil(seconds / BOOKMARK_SECONDS)
+        async with aclosing(self._cache.watch(place, after, pause)) as batches:
             async for batch in batches:
                 yield batch
                 if now() >= deadline:

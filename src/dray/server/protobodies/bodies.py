@@ -24,7 +24,10 @@ from dray.server.protobodies.schema import OPTIONS, ROOTS, Member, messages
 from dray.server.protobodies.wire import BYTES, VARINT, Malformed, fields, signed
 
 MAGIC: Final = b"k8s\x00"
-HINT: Final = "; send JSON: --kube-api-content-type=application/json"
+HINT: Final = (
+    "; send JSON: daemons with --kube-api-content-type=application/json, "
+    "kubectl with `--dry-run=client -o yaml | kubectl apply -f -`"
+)
 MOST_VALUES: Final = 200_000
 """More values than any of these kinds needs; two bytes can stand for an object of a hundred."""
 
