@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import uuid
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -47,6 +46,7 @@ from dray.server.expiry import Expiry
 from dray.server.gate import Gate
 from dray.server.guard import Guard
 from dray.server.houserules import ClaimNames, Namespaces
+from dray.server.identities import uids
 from dray.server.ledgerpages import LedgerPages
 from dray.server.limits import Limits
 from dray.server.logs import Log
@@ -200,7 +200,7 @@ class ApiServer:
 
     def _service(self, registry: Registry, reviewing: Reviewing) -> Service:
         choices, cache = self._choices, self.cache
-        world = Surroundings(choices.clock, lambda: str(uuid.uuid4()), random.randrange, choices.gates)
+        world = Surroundings(choices.clock, uids().__next__, random.randrange, choices.gates)
         writing = Writing(registry, world)
         removing = Removing(writing)
         reading = Reading(self._store, cache, choices.limits.max_page)

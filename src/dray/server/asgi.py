@@ -11,10 +11,9 @@ Rules for this file: it knows HTTP and nothing of objects.
 from __future__ import annotations
 
 import asyncio
-import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, MutableMapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, MutableMapping
 from contextlib import AbstractAsyncContextManager, aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -24,6 +23,7 @@ from dray.clock import Clock
 from dray.errors import InputError
 from dray.server.call import JSON, NOBODY, Answer, Call, Request, User
 from dray.server.failures import Failure, bad_request, internal, too_large, unavailable
+from dray.server.identities import request_ids
 from dray.server.limits import Limits
 from dray.server.routes import Routes
 from dray.store.errors import StoreError
@@ -107,6 +107,8 @@ class App:
     clock: Clock
     body_bytes: int = Limits().max_body_bytes
     """So many bytes a body may have."""
+    ids: Iterator[str] = field(default_factory=request_ids)
+    """What requests are called in the audit log."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -118,7 +120,7 @@ class App:
         began = self.clock.monotonic()
         headers = _read_headers(scope["headers"])
         path, query = _target(scope)
-        audit_id, source = headers.get("audit-id", "")[:64] or str(uuid.uuid4()), _source(scope)
+        audit_id, source = headers.get("audit-id", "")[:64] or next(self.ids), _source(scope)
         request = Request(Call(scope["method"].lower(), path), NOBODY, headers, b"", audit_id, source)
         try:
             user = self._identity(scope, headers, path)
@@ -134,8 +136,7 @@ class App:
                 if isinstance(answer.body, bytes):
                     await self._finish(send, request, answer, began)
                     return
-                if not await _send_stream(send, receive, answer, request):
-                    self.observer.cut(request)
+                await self._stream(send, receive, answer, request)
         except Failure as refused:
             await self._finish(send, request, _told(refused), began, refused)
             return
@@ -149,6 +150,14 @@ class App:
         seconds = self.clock.monotonic() - began
         await self.observer.answered(request, Ending(answer.code, seconds, failure, answer.body))
         await _send_whole(send, answer, request)
+
+    async def _stream(self, send: Send, receive: Receive, answer: Answer, request: Request) -> None:
+        """Send a stream; what breaks behind its head can only be noted, and the connection ends."""
+        try:
+            if not await _send_stream(send, receive, answer, request):
+                self.observer.cut(request)
+        except Exception as broken:
+            self.observer.broke(request, broken)
 
     async def _answer(self, request: Request) -> Answer:
         try:

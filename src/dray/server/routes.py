@@ -54,7 +54,9 @@ class Routes:
 
     def call(self, method: str, path: str, query: str) -> Call:
         """What a request asks for; raises a `Failure` when there is nothing of that name."""
-        parts = [unquote(part) for part in path.split("/") if part]
+        parts = [part for part in path.split("/") if part]
+        if "%" in path:
+            parts = [unquote(part) for part in parts]
         asked = _query(query)
         if parts[:1] == ["api"] and len(parts) > 2:
             return self._resource(method, path, asked, ["", *parts[1:]])

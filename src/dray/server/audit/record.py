@@ -11,6 +11,7 @@ from datetime import datetime
 
 import msgspec
 
+from dray.clock import precise_timestamp
 from dray.server.call import WRITES, Call, Request
 from dray.server.redaction import holds_secrets, plain, shown_query
 
@@ -73,7 +74,7 @@ def is_write(call: Call) -> bool:
 
 def when(moment: datetime) -> str:
     """A time in UTC to the microsecond."""
-    return moment.isoformat(timespec="microseconds").removesuffix("+00:00") + "Z"
+    return precise_timestamp(moment)
 
 
 def received(request: Request, now: datetime) -> Line:

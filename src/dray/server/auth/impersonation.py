@@ -23,6 +23,7 @@ _USER, _GROUP, _UID, _EXTRA = (
     "impersonate-uid",
     "impersonate-extra-",
 )
+_ANY = "impersonate-"
 _GROUP_OF_EXTRAS = "authentication.k8s.io"
 
 
@@ -31,6 +32,8 @@ def impersonated(user: User, headers: Mapping[str, str], access: Access) -> User
 
     Headers have lower-case names; values of a header that came several times are joined by commas.
     """
+    if _ANY not in "\n".join(headers):
+        return user
     wanted = headers.get(_USER)
     extra = {
         unquote(name.removeprefix(_EXTRA)): _split(value)
