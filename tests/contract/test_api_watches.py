@@ -201,3 +201,12 @@ async def test_the_old_path_of_watches_works() -> None:
         request = "/api/v1/watch/namespaces/default/configmaps"
         async with api.watch(request) as watch:
             assert await watch.tell(1) == [("ADDED", "a")]
+
+
+@pytest.mark.parametrize("seconds", ["-1", "soon", "9" * 30])
+async def test_a_watch_of_strange_length_is_refused_before_its_first_line(seconds: str) -> None:
+    async with serving() as api:
+        await api.create(config("there"))
+        said = await api.ask("GET", CONFIGS, watch="true", timeoutSeconds=seconds)
+        assert said.code == 400
+        assert said.message == f"timeoutSeconds must be a whole number, not `{seconds}`"

@@ -62,6 +62,7 @@ class Watching:
                 await self._reading.reached(asked)
         elif version == "":
             await self._cache.caught_up()
+        _timeout(query)  # what makes no sense is told before the first line
         return self._lines(request, kind, chosen, events, initial)
 
     async def _lines(
