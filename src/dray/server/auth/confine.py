@@ -6,7 +6,7 @@ from dray.server.auth.access import Access
 from dray.server.auth.claimrules import AdminAccessRule, FinalizerRule, StatusRule
 from dray.server.auth.drivers import Drivers, NamingRule, SliceRule
 from dray.server.auth.escalation import EscalationRule
-from dray.server.auth.noderules import NodeRule
+from dray.server.auth.noderules import NodeRule, PreparationRule
 from dray.server.auth.rules import Asked
 from dray.server.cache import Cache
 from dray.server.change import CREATE, NOTHING, Change, Extra, Rule
@@ -32,6 +32,7 @@ def confinement(cache: Cache, access: Access) -> tuple[Rule, ...]:
     return (
         CreationRule(access),
         NodeRule(),
+        PreparationRule(access.nodes.placed),
         SliceRule(drivers),
         StatusRule(cache, access, drivers),
         FinalizerRule(access),

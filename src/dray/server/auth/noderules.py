@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from dray.server.auth.nodes import HEARTBEATS, node_name
-from dray.server.auth.placed import CLASSIC, DEVICES, references
+from dray.server.auth.nodes import HEARTBEATS, PREPARATION, node_name
+from dray.server.auth.placed import CLASSIC, DEVICES, Placed, Reference, references
 from dray.server.change import CREATE, DELETE, NOTHING, UPDATE, Change, Extra
 from dray.server.failures import forbidden
 
@@ -38,6 +38,12 @@ _OWN_LABELS = frozenset(
     }
 )
 _OWN_LABEL_DOMAINS = ("kubelet.kubernetes.io", "node.kubernetes.io")
+
+_CLAIMS_OF_POD = (
+    ("spec", "resourceClaims"),
+    ("status", "resourceClaimStatuses"),
+    ("status", "extendedResourceClaimStatus"),
+)
 
 Complaints = Iterator[str]
 
@@ -68,7 +74,7 @@ def _mirror(pod: Mapping[str, Any], node: str) -> Complaints:
         yield f'pod does not have the annotation `{MIRROR}`, node "{node}" can only create mirror pods'
     if node_name(pod) != node:
         yield f'node "{node}" can only create pods with spec.nodeName set to itself'
-    if _part(pod, "spec", "resourceClaims") or _part(pod, "status", "resourceClaimStatuses"):
+    if any(_part(pod, *steps) for steps in _CLAIMS_OF_POD):
         yield f'node "{node}" can not create pods that name resource claims'
     found = [one.resource for one in references(pod)]
     found += ["serviceaccounts"] if _part(pod, "spec", "serviceAccount") else []
@@ -85,6 +91,7 @@ def _pod_update(change: Change, node: str) -> Complaints:
         yield f'node "{node}" can only create and delete mirror pods and update the status of pods'
     for steps in (
         ("status", "resourceClaimStatuses"),
+        ("status", "extendedResourceClaimStatus"),
         ("spec",),
         ("metadata", "labels"),
         ("metadata", "ownerReferences"),
@@ -182,4 +189,28 @@ class NodeRule:
         if complaints is not None:
             for complaint in complaints(change, node):
                 raise forbidden(change.kind, change.name, complaint)
+        return NOTHING
+
+
+class PreparationRule:
+    """A node prepares what its pods ask for.
+
+    Who prepares a claim keeps its devices from everybody else, and is told when there is no such claim; so a
+    node says so only of claims that it may see.
+    """
+
+    def __init__(self, placed: Placed) -> None:
+        self._placed = placed
+
+    def judge(self, change: Change) -> Extra:
+        node = change.request.user.node
+        if node is None or change.kind is not PREPARATION or change.operation != CREATE:
+            return NOTHING
+        claim = change.view.spec.claim
+        if not self._placed.needs(node, claim.namespace, Reference(DEVICES, "resourceclaims", claim.name)):
+            why = (
+                f'node "{node}" can only prepare claims of pods bound to it, '
+                f"and none of those refers to claim {claim.namespace}/{claim.name}"
+            )
+            raise forbidden(change.kind, change.name, why)
         return NOTHING

@@ -39,6 +39,7 @@ _MENTIONS: tuple[tuple[str, str], ...] = (
     ("spec.volumes[].persistentVolumeClaim.claimName", "persistentvolumeclaims"),
     ("spec.resourceClaims[].resourceClaimName", "resourceclaims"),
     ("status.resourceClaimStatuses[].resourceClaimName", "resourceclaims"),
+    ("status.extendedResourceClaimStatus.resourceClaimName", "resourceclaims"),
     *((f"spec.{where}[].env[].valueFrom.secretKeyRef.name", "secrets") for where in _CONTAINERS),
     *((f"spec.{where}[].env[].valueFrom.configMapKeyRef.name", "configmaps") for where in _CONTAINERS),
     *((f"spec.{where}[].envFrom[].secretRef.name", "secrets") for where in _CONTAINERS),

@@ -59,7 +59,10 @@ MINE = pod(
             }
         ],
     },
-    status={"resourceClaimStatuses": [{"name": "t", "resourceClaimName": "mine-t-abc"}]},
+    status={
+        "resourceClaimStatuses": [{"name": "t", "resourceClaimName": "mine-t-abc"}],
+        "extendedResourceClaimStatus": {"resourceClaimName": "mine-extended"},
+    },
 )
 THEIRS = pod(
     "theirs", "a", "n2", spec={"resourceClaims": [{"name": "x", "resourceClaimName": "secret-claim"}]}
@@ -74,8 +77,8 @@ def court() -> Iterator[Court]:
         yield Court(world)
 
 
-def preparation(on: str) -> dict[str, Any]:
-    spec = {"nodeName": on, "claim": {"namespace": "a", "name": "c", "uid": "u"}}
+def preparation(on: str, claim_name: str = "shared", namespace: str = "a") -> dict[str, Any]:
+    spec = {"nodeName": on, "claim": {"namespace": namespace, "name": claim_name, "uid": "u"}}
     return thing("dray.dev/v1alpha1", "Preparation", f"word-{on}", spec=spec)
 
 
@@ -90,6 +93,7 @@ def test_what_a_pod_refers_to():
         Reference("", "persistentvolumeclaims", "data"),
         *(Reference(group, "resourceclaims", "shared") for group in (DEVICES, "cdi.k8s.io")),
         *(Reference(group, "resourceclaims", "mine-t-abc") for group in (DEVICES, "cdi.k8s.io")),
+        *(Reference(group, "resourceclaims", "mine-extended") for group in (DEVICES, "cdi.k8s.io")),
         Reference("cdi.k8s.io", "resourceclaims", "mine-old"),
     }
 
@@ -241,7 +245,10 @@ ALLOWED = {
     "change its slice": (SLICE, with_(SLICE, metadata={"labels": {"a": "b"}})),
     "delete its slice": (SLICE, None),
     "give its word": (None, preparation("n1")),
+    "give its word for a claim from a template": (None, preparation("n1", "mine-t-abc")),
+    "give its word for a claim of an extended resource": (None, preparation("n1", "mine-extended")),
     "take its word back": (preparation("n1"), None),
+    "take its word back when the pod is gone": (preparation("n1", "long-gone"), None),
     "show that it lives": (None, LEASE),
     "tell an event": (None, thing("v1", "Event", "e", "a")),
 }
@@ -292,6 +299,18 @@ REFUSED = {
     "delete a slice of another node": (OTHER_SLICE, None),
     "give another's word": (None, preparation("n2")),
     "take another's word back": (preparation("n2"), None),
+    # Who prepares a claim keeps its devices from everybody, and would learn of any claim whether it is there.
+    "give its word for another's claim": (None, preparation("n1", "secret-claim")),
+    "give its word for a claim of another namespace": (None, preparation("n1", namespace="b")),
+    "give a pod another's claim for an extended resource": (
+        MINE,
+        with_(MINE, status={"extendedResourceClaimStatus": {"resourceClaimName": "secret-claim"}}),
+        "status",
+    ),
+    "create a mirror pod with a claim for an extended resource": (
+        None,
+        with_(MIRROR_POD, status={"extendedResourceClaimStatus": {"resourceClaimName": "secret-claim"}}),
+    ),
     "create another node": (None, thing("v1", "Node", "n2")),
     "change another node": (
         thing("v1", "Node", "n2"),
