@@ -56,6 +56,7 @@ class TokenRequests:
         bound = self._bound(namespace, spec.bound_object_ref)
         if user.node is not None:
             _check_node(user, account, bound)
+        _check_pod(account, bound)
         issued = self._accounts.issue(account, timedelta(seconds=seconds), spec.audiences or (), bound)
         written = {name: value for name, value in document.items() if name != "status"}
         written["spec"] = dict(document.get("spec") or {}) | {
@@ -78,6 +79,18 @@ class TokenRequests:
             why = f"the UID in the bound object reference ({ref.uid}) does not match the UID in record"
             raise conflict(kind, ref.name, why)
         return held
+
+
+def _check_pod(account: Held, bound: Held | None) -> None:
+    """A token says on which node it is used, so nobody gets one for a pod of somebody else."""
+    if bound is None or bound.kind is not BINDABLE["Pod"]:
+        return
+    runs_as = (bound.document.get("spec") or {}).get("serviceAccountName")
+    if runs_as != account.name:
+        raise bad_request(
+            f'cannot bind token for serviceaccount "{account.name}" to pod running with different '
+            f"serviceaccount name: pod {bound.namespace}/{bound.name} runs as `{runs_as}`"
+        )
 
 
 def _check_node(user: User, account: Held, bound: Held | None) -> None:

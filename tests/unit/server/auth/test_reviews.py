@@ -195,6 +195,8 @@ def bound_to(document: dict[str, Any], **more: str) -> dict[str, Any]:
         (request(boundObjectRef={"kind": "Lease", "name": "x"}), 422),
         (request(boundObjectRef={"kind": "Pod", "name": "gone"}), 404),
         (bound_to(POD, uid="other"), 409),
+        (bound_to(OTHER_ACCOUNT), 400),
+        (bound_to(BARE), 400),
     ],
 )
 def test_a_request_without_sense_gets_no_token(desk, document, code):
