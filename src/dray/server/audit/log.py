@@ -3,9 +3,9 @@
 Theory of operation: `ahead` is awaited before a write is carried out and returns when its line is with the
 operating system, so whatever happens to this process, no change is in the store without a line that says who
 asked for it. `complete` is awaited before the answer goes out: what was acknowledged has its outcome in the
-log. Everything that comes up in one turn of the event loop is written in one go at its end. To hand a few
-hundred bytes to the operating system takes microseconds, less than to wake a thread; but when it once took
-long (a disk that is choked by others), the next writes are made by a thread, and the event loop goes on. The
+log. To hand a few hundred bytes to the operating system takes microseconds, far less than to wake a thread or
+only another task, so a line is simply written. When that took long a few times (a disk that is choked by
+others), lines are queued and a thread writes them in batches for a while, and the event loop goes on. The
 disk itself has the lines at the latest after `sync_seconds`.
 
 When the log cannot be written (a full disk, a file system gone read-only), writes are refused with 503 before
@@ -20,6 +20,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+from collections import deque
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -35,11 +36,12 @@ from dray.server.failures import Failure, unavailable
 
 RETRY_SECONDS = 0.5
 SLOW_SECONDS = 0.05
-"""A write that takes longer holds up everybody; the next ones are made elsewhere for a while.
-
-Shorter would not do: on a busy machine a process is set aside for some milliseconds at any place.
-"""
+SLOW_TIMES = 3
 CAREFUL_SECONDS = 10.0
+"""When writes took longer, so many times within these seconds, a thread writes for so many more.
+
+Once is no sign: on a busy machine a process is set aside for a while at any place.
+"""
 _ENCODER = msgspec.json.Encoder()
 
 
@@ -76,6 +78,7 @@ class AuditLog:
         self._items: list[_Item] = []
         self._busy = False
         self._careful_until = 0.0
+        self._slow: deque[float] = deque(maxlen=SLOW_TIMES)
         self._syncing: asyncio.Task[None] | None = None
         self.trouble = ""
         """Why the log cannot be written at the moment; empty when it can."""
@@ -110,20 +113,23 @@ class AuditLog:
     async def ahead(self, request: Request) -> None:
         """Await this before a write is carried out; a `Failure` when it would go unaudited."""
         if is_write(request.call) and self._room():
-            waiting = self._loop.create_future()
-            line = received(request, self._clock.now())
-            self._put(_Item(_ENCODER.encode(line), waiting, ahead=True))
-            await waiting
+            line = _ENCODER.encode(received(request, self._clock.now()))
+            if not self._wrote(line):
+                waiting = self._loop.create_future()
+                self._put(_Item(line, waiting, ahead=True))
+                await waiting
 
     async def complete(self, request: Request, outcome: Outcome) -> None:
         """Await this before a request is answered; writes and denials are noted."""
         write = is_write(request.call)
         if not write and (outcome.code not in DENIALS or not self._may_note()):
             return
-        line = complete(request, outcome, self._clock.now())
+        line = _ENCODER.encode(complete(request, outcome, self._clock.now()))
+        if self._wrote(line):
+            return
         # Only an answer that tells of a change waits: a denial changes nothing.
         waiting = self._loop.create_future() if write and outcome.code < 400 else None
-        self._put(_Item(_ENCODER.encode(line), waiting))
+        self._put(_Item(line, waiting))
         if waiting is not None:
             await waiting
 
@@ -144,6 +150,18 @@ class AuditLog:
     def _event(self, event: str) -> bytes:
         return _ENCODER.encode(Line(event, when(self._clock.now())))
 
+    def _wrote(self, line: bytes) -> bool:
+        """Write a line at once, when nothing stands in its way; whether it was written."""
+        if self._items or self._busy or self.trouble or self.dropped > self._told or self._is_careful():
+            return False
+        if self._append([line]):
+            return False  # tried again, and told, on the longer way
+        self.written += 1
+        return True
+
+    def _is_careful(self) -> bool:
+        return self._clock.monotonic() < self._careful_until or self._file.full
+
     def _put(self, item: _Item) -> None:
         """Queue a line until the end of this turn of the event loop."""
         self._items.append(item)
@@ -154,25 +172,27 @@ class AuditLog:
         if self._busy or not (self._items or self.trouble):
             return
         items, self._items = self._items, []
-        notes, told = self._notes(), self.dropped
-        if self._clock.monotonic() < self._careful_until or self._file.full:
+        lines, told = [*(item.line for item in items), *self._notes()], self.dropped
+        if self._is_careful():
             self._busy = True
-            work = self._loop.run_in_executor(None, self._append, items, notes)
+            work = self._loop.run_in_executor(None, self._append, lines)
             work.add_done_callback(lambda done: self._settle(items, told, done.result()))
         else:
-            self._settle(items, told, self._append(items, notes))
+            self._settle(items, told, self._append(lines))
 
-    def _append(self, items: list[_Item], notes: list[bytes]) -> str:
+    def _append(self, lines: list[bytes]) -> str:
         """Write lines; why that did not work, if it did not. Runs in the event loop or in a thread."""
         begun = self._clock.monotonic()
         try:
-            self._file.append([*(item.line for item in items), *notes])
+            self._file.append(lines)
         except OSError as refused:
             return refused.strerror or str(refused)
         finally:
             now = self._clock.monotonic()
             if now - begun > SLOW_SECONDS:
-                self._careful_until = now + CAREFUL_SECONDS
+                self._slow.append(now)
+                if len(self._slow) == SLOW_TIMES and now - self._slow[0] < CAREFUL_SECONDS:
+                    self._careful_until = now + CAREFUL_SECONDS
         return ""
 
     def _settle(self, items: list[_Item], told: int, trouble: str) -> None:
