@@ -150,17 +150,15 @@ class Collector:
         if place is None:
             return not _is_ours(owner)  # of kinds we do not serve we cannot know, so they live
         found = self._cache.at(place)
-        # An owner in another namespace is none: names of other namespaces mean nothing here.
-        return found is not None and (not found.namespace or found.namespace == held.namespace)
+        return found is not None and _reaches(found, held)
 
     async def _ending(self, held: Held) -> None:
         """An object that is being deleted: its dependents go first, or go free, as its finalizers say."""
         metadata = held.metadata
         if held.kind is _NAMESPACE:
             await self._empty(held)
-        dependents = [
-            found for place in self._dependents.get(metadata.uid, ()) if (found := self._cache.at(place))
-        ]
+        named = (self._cache.at(place) for place in self._dependents.get(metadata.uid, ()))
+        dependents = [found for found in named if found is not None and _reaches(held, found)]
         if _ORPHAN in metadata.finalizers:
             for dependent in dependents:
                 await self._change(dependent, lambda found: _without_owners(found, {metadata.uid}))
@@ -244,6 +242,11 @@ def _is_ours(owner: Mapping[str, Any]) -> bool:
     group, _, version = str(owner.get("apiVersion", "")).rpartition("/")
     kind: Kind | None = kind_named(group, str(owner.get("kind", "")))
     return kind is not None and version in kind.versions
+
+
+def _reaches(owner: Held, dependent: Held) -> bool:
+    """Whether one can own the other: an owner in another namespace is none, its names mean nothing here."""
+    return not owner.namespace or owner.namespace == dependent.namespace
 
 
 def _blocks(dependent: Held, uid: str) -> bool:
