@@ -64,3 +64,11 @@ async def test_the_label_of_its_name_stays() -> None:
         assert labels == {"kubernetes.io/metadata.name": "leaving"}
         changed = await api.patch(LEAVING, {"metadata": {"labels": {"kubernetes.io/metadata.name": "else"}}})
         assert changed["metadata"]["labels"] == {"kubernetes.io/metadata.name": "leaving"}
+
+
+async def test_namespaces_go_one_by_one() -> None:
+    """Discovery says that they cannot be deleted all at once; the server did it all the same."""
+    async with serving() as api:
+        await api.create(namespace("leaving"), NAMESPACES)
+        assert (await api.ask("DELETE", NAMESPACES)).code == 405
+        assert "deletionTimestamp" not in (await api.get(LEAVING))["metadata"]

@@ -51,7 +51,7 @@ _CATEGORIES: Mapping[str, tuple[str, tuple[str, ...]]] = MappingProxyType(
 )
 """Words that stand for several resources, such as `kubectl get all`, and which those are in each group."""
 
-_WITHOUT: Mapping[tuple[str, str], frozenset[str]] = MappingProxyType(
+WITHOUT: Mapping[tuple[str, str], frozenset[str]] = MappingProxyType(
     {("", "namespaces"): frozenset({"deletecollection"})}
 )
 """Verbs that a kind does not have."""
@@ -125,7 +125,7 @@ def by_group(places: Iterable[tuple[str, str]]) -> dict[str, Sequence[str]]:
 
 def _rows(kind: Kind) -> Iterator[Resource]:
     place = (kind.group, kind.plural)
-    verbs = tuple(verb for verb in ALL_VERBS if verb not in _WITHOUT.get(place, ()))
+    verbs = tuple(verb for verb in ALL_VERBS if verb not in WITHOUT.get(place, ()))
     for version in kind.versions:
         itself = (kind.group, version, kind.name)
         yield Resource(

@@ -17,6 +17,7 @@ from dray.server.patching import Patching
 from dray.server.reading import Reading
 from dray.server.registry import Written
 from dray.server.removing import Removing
+from dray.server.resources import WITHOUT
 from dray.server.selectors import choice
 from dray.server.showing import Listed, Showing, warning_headers
 from dray.server.watching import Watching
@@ -48,7 +49,7 @@ class Service:
                 raise method_not_allowed()
             return await self.reviewer(request)
         step = _STEPS.get((call.verb, call.subresource))
-        if step is None:
+        if step is None or call.verb in WITHOUT.get((kind.group, kind.plural), ()):
             raise method_not_allowed() if call.subresource in (*kind.subresources, "") else no_such_path()
         return await step(self, request, kind)
 
