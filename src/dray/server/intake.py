@@ -112,7 +112,7 @@ def understood(
     try:
         decoded = decode_document(given if kind.kept_as is None else inward(kind, version, given))
     except DecodeError as broken:
-        raise unreadable(kind, version, broken) from None
+        raise unreadable(kind, version, broken, _name(given)) from None
     warnings = _told(decoded, mode, repeated)
     if decoded.document is None:
         return Taken(Draft.of_view(decoded.kind, decoded.object), warnings)
@@ -124,11 +124,20 @@ def _with_metadata(document: Mapping[str, Any]) -> dict[str, Any]:
     return {**document, "metadata": {} if metadata is None else metadata}
 
 
-def unreadable(kind: Kind, version: str, broken: DecodeError) -> Failure:
+def _name(document: Mapping[str, Any]) -> str:
+    """The name in a document that may be anything."""
+    metadata = document.get("metadata")
+    name = metadata.get("name") if isinstance(metadata, dict) else None
+    return name if isinstance(name, str) else ""
+
+
+def unreadable(kind: Kind, version: str, broken: DecodeError, name: str = "") -> Failure:
     """A document that cannot become an object of its kind."""
     errors = [problem for problem in broken.problems if isinstance(problem, FieldError)]
     if errors:
-        return invalid(kind, "", errors) if len(errors) == len(broken.problems) else bad_request(str(broken))
+        return (
+            invalid(kind, name, errors) if len(errors) == len(broken.problems) else bad_request(str(broken))
+        )
     return bad_request(f'{kind.name} in version "{version}" cannot be handled as a {kind.name}: {broken}')
 
 
