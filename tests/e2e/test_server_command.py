@@ -9,6 +9,7 @@ import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -136,18 +137,28 @@ def kubectl_in(tmp_path: Path, kubectl_program: str) -> Kubectl:
     return Kubectl(kubectl_program, environment, "default")
 
 
-@pytest.mark.req("K3063-031")
-def test_a_killed_server_forgets_nothing(tmp_path: Path, kubectl_in: Kubectl) -> None:
+def _choices(name: str) -> dict[str, Any]:
+    sizes = [{"name": size, "deviceClassName": f"{size}.example.com"} for size in ("big", "small")]
+    return claim(name, requests=[{"name": "gpu", "firstAvailable": sizes}])
+
+
+@pytest.mark.req("K3063-031", "K4816-095")
+def test_a_killed_server_forgets_nothing_even_with_a_gate_off(tmp_path: Path, kubectl_in: Kubectl) -> None:
     with running(tmp_path, ends=True) as first:
-        kubectl_in("create", "-f", "-", given=[resource_slice("s"), claim("kept")])
+        kubectl_in("create", "-f", "-", given=[resource_slice("s"), claim("kept"), _choices("old")])
         status = json.dumps({"status": {"allocation": allocation()}})
         kubectl_in("patch", "resourceclaim", "kept", "--subresource=status", "--type=merge", "-p", status)
-        stored = kubectl_in.get("resourceclaim", "kept")
+        stored, old = kubectl_in.get("resourceclaim", "kept"), kubectl_in.get("resourceclaim", "old")
         certificate = first.files["certificate-authority-data"]
         first.process.send_signal(signal.SIGKILL)
         first.process.wait(10)
-    with running(tmp_path) as second:
+    with running(tmp_path, "--feature-gates", "DRAPrioritizedList=false") as second:
         assert kubectl_in.get("resourceclaim", "kept") == stored
+        assert kubectl_in.get("resourceclaim", "old") == old
+        kubectl_in("label", "resourceclaim", "old", "still=here")
+        assert kubectl_in.get("resourceclaim", "old")["spec"] == old["spec"]
+        refused = kubectl_in("create", "-f", "-", given=_choices("new"), fails=True)
+        assert "spec.devices.requests[0]" in refused.err
         assert stored["status"]["allocation"]["devices"]["results"]
         assert second.files["certificate-authority-data"] == certificate
 
