@@ -134,7 +134,9 @@ class Informer(Generic[T]):
         self._ways = ways
         self._initial = ways.initial_events
         self._tempo = client.habits.tempo
-        self._backoff = Backoff(self._tempo, first=ways.first_wait, longest=ways.longest_wait)
+        self._backoff, self._before_lists = (
+            Backoff(self._tempo, first=ways.first_wait, longest=ways.longest_wait) for _ in range(2)
+        )
         self._shelf: Shelf[T] = Shelf()
         self._place: _Place | None = None
         self._gathered: dict[Key, Seen] | None = None
@@ -231,12 +233,19 @@ class Informer(Generic[T]):
             SHORTEST_WATCH + int(self._tempo.chance() * SHORTEST_WATCH),
         )
         self.counts.watches += 1
-        begun, events = self._tempo.clock.monotonic(), self.counts.events
+        begun, place = self._tempo.clock.monotonic(), self._highest()
         failed = await self._drain(span)
+        if self._highest() > place:
+            # Only what is new is a success: a watch that repeats itself and ends must not be asked in a rush.
+            self._backoff.reset()
+            self._before_lists.reset()
+        elif failed is None and self._tempo.clock.monotonic() - begun < _TOO_SHORT:
+            await self._backoff.wait()
         if failed is not None:
             await self._resume_later(failed, initial=initial)
-        elif self.counts.events == events and self._tempo.clock.monotonic() - begun < _TOO_SHORT:
-            await self._backoff.wait()
+
+    def _highest(self) -> int:
+        return -1 if self._place is None else self._place.highest
 
     async def _drain(self, span: Span) -> Exception | None:
         """Follow one watch to its end; why it ended, unless its time was up."""
@@ -270,8 +279,6 @@ class Informer(Generic[T]):
                 gathered.pop(key, None)
             else:
                 gathered[key] = seen
-        if self._gathered is None:
-            self._backoff.reset()
         return True
 
     def _change(self, what: str, key: Key, new: Seen) -> bool:
@@ -323,14 +330,14 @@ class Informer(Generic[T]):
     async def _list_again(self, why: Exception) -> None:
         self.counts.relists += 1
         self._place = None
-        await self._wait_out(why)
+        await self._wait_out(why, self._before_lists)
 
-    async def _wait_out(self, failed: Exception) -> None:
+    async def _wait_out(self, failed: Exception, backoff: Backoff | None = None) -> None:
         self.counts.failures += 1
         if self._ways.trouble is not None:
             self._ways.trouble(failed)
         asked = failed.retry_after if isinstance(failed, ApiError) else None
-        await self._backoff.wait(min(asked or 0.0, self._ways.longest_wait))
+        await (backoff or self._backoff).wait(min(asked or 0.0, self._ways.longest_wait))
 
 
 def _number(version: str) -> int:

@@ -56,6 +56,25 @@ async def test_a_watch_that_ends_at_once_is_not_asked_for_in_a_rush():
         assert min(slept) > 0
 
 
+async def test_a_watch_that_only_repeats_itself_is_not_asked_for_in_a_rush():
+    again = [Told([line("ADDED", claim("a", 8))]) for _ in range(4)]
+    server = Server([listing(7)], again)
+    async with running(server) as (informer, told, _):
+        slept = informer._tempo.sleep.__self__.slept
+        assert told == ["+a@8"]
+        assert len(slept) == 3
+        assert slept == sorted(slept)
+
+
+async def test_lists_are_not_asked_for_in_a_rush_when_the_past_is_always_gone():
+    gone = [failed(410, "Expired", "gone") for _ in range(4)]
+    server = Server([listing(7) for _ in range(5)], gone)
+    async with running(server) as (informer, _told, _):
+        slept = informer._tempo.sleep.__self__.slept
+        assert informer.counts.lists == 5
+        assert slept == pytest.approx([0.6, 1.2, 2.4, 4.8])
+
+
 async def test_a_mistake_of_a_listener_ends_the_informer_loudly():
     server = Server([listing(7)], [Told([line("ADDED", claim("a", 8))])])
     informer = Informer(client_of(server), ResourceClaim)
