@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
+import shutil
 import tempfile
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -203,7 +205,9 @@ def _home(document: Mapping[str, Any]) -> str:
 @lru_cache(maxsize=1)
 def keys() -> Path:
     """Keys of the server, made once for all tests."""
-    return Path(tempfile.mkdtemp(prefix="dray-keys-"))
+    folder = tempfile.mkdtemp(prefix="dray-keys-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return Path(folder)
 
 
 @asynccontextmanager
