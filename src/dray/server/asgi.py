@@ -262,10 +262,14 @@ async def _send_stream(send: Send, receive: Receive, answer: Answer, request: Re
     """Send parts until they end or the client leaves; False when the client stopped reading."""
     assert not isinstance(answer.body, bytes)
     await send({"type": "http.response.start", "status": answer.code, "headers": _headers(answer, request)})
-    sending = asyncio.ensure_future(_send_parts(send, answer.body))
+    progress = _Progress()
+    sending = asyncio.ensure_future(_send_parts(send, answer.body, progress))
     leaving = asyncio.ensure_future(_left(receive))
     try:
-        await asyncio.wait((sending, leaving), return_when=asyncio.FIRST_COMPLETED)
+        while not (sending.done() or leaving.done()):
+            if (patience := progress.patience()) <= 0:
+                return False
+            await asyncio.wait((sending, leaving), timeout=patience, return_when=asyncio.FIRST_COMPLETED)
         return sending.result() if sending.done() else True
     finally:
         for task in (sending, leaving):
@@ -273,14 +277,24 @@ async def _send_stream(send: Send, receive: Receive, answer: Answer, request: Re
         await asyncio.gather(sending, leaving, return_exceptions=True)
 
 
-async def _send_parts(send: Send, parts: AsyncIterator[bytes]) -> bool:
+class _Progress:
+    """Since when a part of a stream waits to be accepted; one clock for all parts, as most never wait."""
+
+    def __init__(self) -> None:
+        self.now = asyncio.get_running_loop().time
+        self.since: float | None = None
+
+    def patience(self) -> float:
+        """How long it is at least until a part has waited too long."""
+        return SEND_SECONDS if self.since is None else self.since + SEND_SECONDS - self.now()
+
+
+async def _send_parts(send: Send, parts: AsyncIterator[bytes], progress: _Progress) -> bool:
     async with aclosing(parts) as lines:  # type: ignore[type-var]
         async for line in lines:
-            try:
-                async with asyncio.timeout(SEND_SECONDS):
-                    await send({"type": "http.response.body", "body": line, "more_body": True})
-            except TimeoutError:
-                return False
+            progress.since = progress.now()
+            await send({"type": "http.response.body", "body": line, "more_body": True})
+            progress.since = None
     await send({"type": "http.response.body", "body": b""})
     return True
 

@@ -31,7 +31,9 @@ BOOKMARK_SECONDS: Final = 10.0
 LONGEST: Final = 3600
 """A watch without a wish of its own ends after half an hour to an hour: clients spread over servers so."""
 
-SHARED_EVENTS: Final = 4096
+SHARED_LINES: Final = 1024
+"""So many lines are kept for other watches; those who are further behind write their own."""
+
 TOGETHER: Final = 256 * 1024
 """Initial events go out in parts of about this many bytes."""
 
@@ -79,12 +81,18 @@ class Watching:
                 yield events.bookmark(after, initial_end=True)
         else:
             yield b""  # the headers must not wait for the first event
+        # Who watches everything under a prefix gets what all others get who do.
+        shared = (place, *events.shared) if chosen.everything and events.shared else None
         seconds = _timeout(query) or LONGEST // 2 + self._chance(LONGEST // 2)
         try:
             async with aclosing(self._batches(place, after, seconds)) as batches:
                 async for batch in batches:
                     if batch.events:
-                        line = b"".join([self._line(chosen, events, event) for event in batch.events])
+                        line = self._shared.get((batch.revision, shared)) if shared else None
+                        if line is None:
+                            line = b"".join([self._line(chosen, events, event) for event in batch.events])
+                            if shared:
+                                self._share((batch.revision, shared), line)
                         if line:
                             yield line
                     elif query.get("allowWatchBookmarks") in ("true", "1", "True"):
@@ -129,9 +137,13 @@ class Watching:
         known = (event.revision, event.key, type_, form)
         line = self._shared.get(known)
         if line is None:
-            line = self._shared[known] = events.event(type_, held)
-            if len(self._shared) > SHARED_EVENTS:
-                self._shared.popitem(last=False)
+            line = self._share(known, events.event(type_, held))
+        return line
+
+    def _share(self, known: tuple[object, ...], line: Line) -> Line:
+        self._shared[known] = line
+        if len(self._shared) > SHARED_LINES:
+            self._shared.popitem(last=False)
         return line
 
 

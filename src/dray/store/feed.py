@@ -48,6 +48,8 @@ class Buffer:
         self._error: Exception | None = None
         self._reader: asyncio.Future[bool] | None = None
         self._source: asyncio.Future[bool] | None = None
+        self._alarm: asyncio.TimerHandle | None = None
+        self._deadline = 0.0
         self.handed_out = 0
 
     def put(self, batch: Batch, *, bounded: bool = True) -> None:
@@ -104,14 +106,32 @@ class Buffer:
         loop = asyncio.get_running_loop()
         reader: asyncio.Future[bool] = loop.create_future()
         self._reader = reader
-        # Cheaper than a timeout of asyncio: a thousand watchers start one for every event.
-        alarm = None if patience is None else loop.call_later(patience, self._wake, reader, False)
+        if patience is not None:
+            self._deadline = loop.time() + patience
+            # An alarm that is set stays set: a thousand watchers would set one anew for every event.
+            if self._alarm is None or self._alarm.when() > self._deadline:
+                self.forget_alarm()
+                self._alarm = loop.call_at(self._deadline, self._ring)
         try:
             return await reader
         finally:
             self._reader = None
-            if alarm is not None:
-                alarm.cancel()
+
+    def _ring(self) -> None:
+        self._alarm = None
+        if self._reader is None:
+            return
+        loop = asyncio.get_running_loop()
+        if loop.time() >= self._deadline:
+            self._wake(self._reader, False)
+        else:
+            self._alarm = loop.call_at(self._deadline, self._ring)
+
+    def forget_alarm(self) -> None:
+        """Nobody waits here any more."""
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
 
     def _wake(self, sleeper: asyncio.Future[bool] | None, came: bool = True) -> None:
         if sleeper is not None and not sleeper.done():
@@ -189,6 +209,7 @@ class Hub:
                 elif live.revision > cursor:
                     yield live
         finally:
+            buffer.forget_alarm()
             self.leave(buffer, prefix)
 
     def enter(self, buffer: Buffer, prefix: bytes) -> None:

@@ -1,0 +1,79 @@
+"""A stream goes on for as long as its client takes what it is sent, and no longer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, MutableMapping
+from typing import Any
+
+import pytest
+
+from dray.server import asgi
+from dray.server.asgi import _send_stream
+from dray.server.call import NOBODY, Answer, Call, Request
+
+REQUEST = Request(Call("watch", "/api/v1/pods"), NOBODY)
+PARTS = 8
+
+
+class Client:
+    """Takes parts after a pause, or never; stays until told to go."""
+
+    def __init__(self, pause: float | None = 0.0) -> None:
+        self.pause = pause
+        self.taken: list[bytes] = []
+        self.gone = asyncio.Event()
+        self.ended = False
+
+    async def receive(self) -> MutableMapping[str, Any]:
+        await self.gone.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(self, message: MutableMapping[str, Any]) -> None:
+        if message["type"] != "http.response.body":
+            return
+        await (asyncio.Event().wait() if self.pause is None else asyncio.sleep(self.pause))
+        self.taken.append(message["body"])
+
+    async def parts(self) -> AsyncGenerator[bytes, None]:
+        try:
+            for number in range(PARTS):
+                yield b"%d" % number
+        finally:
+            self.ended = True
+
+    async def stream(self) -> bool:
+        return await _send_stream(self.send, self.receive, Answer(200, self.parts()), REQUEST)
+
+
+@pytest.fixture
+def short(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(asgi, "SEND_SECONDS", 0.5)
+
+
+def test_a_client_that_takes_nothing_is_cut_off(short: None) -> None:
+    async def scene() -> None:
+        client = Client(None)
+        assert not await client.stream()
+        assert (client.taken, client.ended) == ([], True)
+
+    asyncio.run(scene())
+
+
+def test_a_slow_client_that_takes_every_part_in_time_gets_all(short: None) -> None:
+    async def scene() -> None:
+        client = Client(0.08)  # all parts together take longer than one may
+        assert await client.stream()
+        assert client.taken == [*(b"%d" % number for number in range(PARTS)), b""]
+
+    asyncio.run(scene())
+
+
+def test_a_client_that_leaves_ends_the_stream(short: None) -> None:
+    async def scene() -> None:
+        client = Client(None)
+        client.gone.set()
+        assert await client.stream()
+        assert client.ended
+
+    asyncio.run(scene())
