@@ -150,7 +150,12 @@ class ApiServer:
         reviews = Reviews(access, authenticator, accounts)
         reviewing = Reviewing(cache, reviews, TokenRequests(cache, accounts))
         registry = Registry(
-            self._store, cache, self._rules(access), self._noted, choices.limits.max_object_bytes
+            self._store,
+            cache,
+            self._rules(access),
+            self._noted,
+            choices.limits.max_object_bytes,
+            self._audit.inside,
         )
         service = self._service(registry, reviewing)
         served = [kind for kind in KINDS if choices.gates.serves(kind)]

@@ -82,12 +82,15 @@ class Registry:
         rules: Sequence[Rule],
         noted: Callable[[str], None] = lambda _event: None,
         object_bytes: int = Limits().max_object_bytes,
+        inside: Callable[[Change], None] = lambda _change: None,
     ) -> None:
+        """`inside` is told of every change that no client asked for, before it is made."""
         self._store = store
         self.cache = cache
         self._rules = tuple(rules)
         self._noted = noted
         self._object_bytes = object_bytes
+        self._inside = inside
         self._turns: dict[bytes, _Turn] = {}
 
     async def write(self, request: Request, kind: Kind, namespace: str, name: str, decide: Decide) -> Written:
@@ -135,6 +138,8 @@ class Registry:
         writes.append(Delete(place) if change.document is None else Put(place, value))
         if change.request.call.dry_run:
             return _written(change, place, value, old.revision if old else 0, warnings)
+        if not change.request.audit_id:
+            self._inside(change)
         outcome = await self._txn(compares, writes)
         if isinstance(outcome, Conflict):
             return outcome

@@ -158,3 +158,34 @@ def test_an_answer_carries_the_id_of_its_audit_lines():
     assert lines[-1]["name"].startswith("made-")
     assert lines[-1]["code"] == 201
     assert lines[-1]["decision"]
+
+
+def test_what_the_server_does_by_itself_is_audited_too():
+    async def test() -> list[tuple[str, str, str, str]]:
+        async with placed() as place:
+            owner = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "owner"}}
+            made = await place.api.create(owner)
+            reference = {
+                "apiVersion": "v1",
+                "kind": "ConfigMap",
+                "name": "owner",
+                "uid": made["metadata"]["uid"],
+            }
+            owned = {
+                "apiVersion": "v1",
+                "kind": "ConfigMap",
+                "metadata": {"name": "owned", "ownerReferences": [reference]},
+            }
+            await place.api.create(owned)
+            await place.api.delete(path("configmaps", "owner"))
+            await place.api.gone(path("configmaps", "owned"))
+            lines = [read_json(line) for line in place.audit.read_bytes().splitlines()]
+            return [
+                (line["user"], line["verb"], line["resource"], line["name"])
+                for line in lines
+                if line["event"] == "inside"
+            ]
+
+    inside = run(test())
+    assert ("system:apiserver", "create", "namespaces", "default") in inside
+    assert [line[1:] for line in inside if line[3] == "owned"] == [("delete", "configmaps", "owned")]

@@ -30,8 +30,9 @@ import msgspec
 
 from dray.clock import Clock
 from dray.server.audit.file import ChainFile
-from dray.server.audit.record import DENIALS, Line, Outcome, complete, is_write, received, when
+from dray.server.audit.record import DENIALS, Line, Outcome, by_itself, complete, is_write, received, when
 from dray.server.call import Request
+from dray.server.change import Change
 from dray.server.failures import Failure, unavailable
 
 RETRY_SECONDS = 0.5
@@ -132,6 +133,12 @@ class AuditLog:
         self._put(_Item(line, waiting))
         if waiting is not None:
             await waiting
+
+    def inside(self, change: Change) -> None:
+        """Note a change that the server makes by itself, for example what it collects; never refused."""
+        line = _ENCODER.encode(by_itself(change, self._clock.now()))
+        if not self._wrote(line) and self._may_note():
+            self._put(_Item(line, None))
 
     def _room(self) -> bool:
         """Whether a line may be queued; a `Failure` when nothing may happen without one."""

@@ -1,7 +1,8 @@
 """What a line of the audit log says.
 
 A write leaves two lines: a short one before it is carried out (`received`) and a whole one before it is
-answered (`complete`). A refusal leaves the whole one. Reads that are allowed leave none.
+answered (`complete`). A refusal leaves the whole one. Reads that are allowed leave none. What the server
+does by itself leaves one before it is done (`inside`).
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import msgspec
 
 from dray.clock import precise_timestamp
 from dray.server.call import WRITES, Call, Request
+from dray.server.change import Change
 from dray.server.redaction import holds_secrets, plain, shown_query
 
 DENIALS = frozenset({401, 403, 429})
@@ -117,6 +119,22 @@ def complete(request: Request, outcome: Outcome, now: datetime) -> Line:
         milliseconds=round(outcome.seconds * 1000, 3),
         request=NO_HASH if secret else hash_of(request.body),
         response=NO_HASH if secret else hash_of(outcome.body),
+    )
+
+
+def by_itself(change: Change, now: datetime) -> Line:
+    """The line of a change that no client asked for."""
+    return Line(
+        event="inside",
+        time=when(now),
+        user=change.request.user.name,
+        agent=change.request.headers.get("user-agent", ""),
+        verb=change.operation,
+        group=change.kind.group,
+        version=change.kind.version,
+        resource=change.kind.plural,
+        namespace=plain(change.namespace),
+        name=plain(change.name),
     )
 
 
