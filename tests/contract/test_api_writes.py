@@ -341,3 +341,19 @@ async def test_plain_text_in_secrets_is_kept_like_the_rest() -> None:
         assert (made["data"], "stringData" in made) == ({"a": "Yg==", "c": "ZA=="}, False)
         changed = await api.patch(path("secrets", "s"), {"stringData": {"a": "x"}})
         assert changed["data"] == {"a": "eA==", "c": "ZA=="}
+
+
+async def test_empty_values_of_go_clients_are_no_values() -> None:
+    async with serving() as api:
+        empty: dict = {"labels": None, "annotations": None, "finalizers": None, "ownerReferences": None}
+        document = claim("a", creationTimestamp=None, managedFields=None, **empty)
+        document["spec"]["devices"] |= {"constraints": None, "config": None}
+        document["spec"]["devices"]["requests"][0]["exactly"] |= {"selectors": None, "tolerations": None}
+        said = await api.ask("POST", path("resourceclaims"), document, fieldValidation="Strict")
+        assert said.code == 201, said.document
+        assert "constraints" not in said.document["spec"]["devices"]
+        document = pod("p", creationTimestamp=None, **empty)
+        document["spec"] |= {"volumes": None, "resourceClaims": None, "nodeSelector": None}
+        document["spec"]["containers"][0] |= {"resources": {"claims": None}, "env": None}
+        said = await api.ask("POST", path("pods"), document, fieldValidation="Strict")
+        assert said.code == 201, said.document

@@ -146,6 +146,37 @@ async def test_leaders_are_elected(server: Running, tmp_path: Path) -> None:
         assert renewed["spec"]["renewTime"] == made["spec"]["renewTime"]
         late = await scheduler.ask("PUT", f"{home}/kube-scheduler", made)
         assert (late.code, late.document["reason"]) == (409, "Conflict")
+        await scheduler.good("POST", "/api/v1/namespaces/kube-system/events", _elected(renewed))
+
+
+def _elected(lease: dict[str, Any]) -> dict[str, Any]:
+    """The event of a new leader, with everything empty that Go clients send empty."""
+    metadata = lease["metadata"]
+    return {
+        "metadata": {
+            "name": "kube-scheduler.18e8504c5d07155b",
+            "namespace": "kube-system",
+            "creationTimestamp": None,
+        },
+        "involvedObject": {
+            "kind": "Lease",
+            "namespace": "kube-system",
+            "name": "kube-scheduler",
+            "uid": metadata["uid"],
+            "apiVersion": "coordination.k8s.io/v1",
+            "resourceVersion": metadata["resourceVersion"],
+        },
+        "reason": "LeaderElection",
+        "message": "vm_1 became leader",
+        "source": {"component": "default-scheduler"},
+        "firstTimestamp": "2026-11-15T20:23:20Z",
+        "lastTimestamp": "2026-11-15T20:23:20Z",
+        "count": 1,
+        "type": "Normal",
+        "eventTime": None,
+        "reportingComponent": "default-scheduler",
+        "reportingInstance": "",
+    }
 
 
 @pytest.mark.parametrize(
