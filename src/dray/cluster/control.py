@@ -31,6 +31,7 @@ from dray.server.call import MASTERS
 from dray.server.httpd import Httpd, listen
 from dray.server.limits import Limits
 from dray.server.logs import Log
+from dray.server.metrics import CONNECTIONS
 from dray.store import Store, open_store
 
 STORE_FILE: Final = "store.db"
@@ -109,6 +110,7 @@ async def _answering(
     async with server.running() as app:
         tls = certificates.server_context()
         httpd = Httpd(app, sock, tls, options.limits, server.refused)
+        server.metrics.ask(CONNECTIONS, lambda: [((), httpd.connections)])
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(httpd.run_until_stopped())
             renewing = tasks.create_task(_renew(certificates, tls))

@@ -86,6 +86,11 @@ class Httpd(uvicorn.Server):
         """Serve; returns after `stop` when open requests have ended or their time is over."""
         await self.serve(sockets=[self._sock])
 
+    @property
+    def connections(self) -> int:
+        """How many connections are open."""
+        return len(self.server_state.connections)
+
     def stop(self) -> None:
         """Take no new connections and end."""
         self.should_exit = True

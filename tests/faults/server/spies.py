@@ -33,6 +33,7 @@ class Findings:
     leaks: list[str] = field(default_factory=list)
     requests: int = 0
     searched: dict[str, int] = field(default_factory=dict)
+    metrics: str = ""
 
     def __str__(self) -> str:
         return f"{self.requests} requests, {len(self.leaks)} leaks, searched {self.searched}"
@@ -140,6 +141,7 @@ async def campaign(folder: Path) -> Findings:
             if secret.encode() in text:
                 line = next(line for line in text.splitlines() if secret.encode() in line)
                 found.leaks.append(f"{place}: {line[:400]!r}")
+    found.metrics = metrics.decode()
     found.searched = {place: len(text) for place, text in written.items()}
     return found
 

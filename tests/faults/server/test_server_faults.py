@@ -131,6 +131,7 @@ def test_small_s13_no_secret_is_in_anything_the_server_writes(tmp_path):
     found = run(spies.campaign(tmp_path))
     assert found.leaks == []
     assert all(found.searched.values())
+    assert "dray_open_connections 1.0" in found.metrics
 
 
 @pytest.mark.parametrize("where", ["dray.server.logs.plain", "dray.server.audit.record.plain"])
