@@ -47,6 +47,7 @@ from dray.server.gate import Gate
 from dray.server.guard import Guard
 from dray.server.houserules import ClaimNames, Namespaces
 from dray.server.identities import uids
+from dray.server.ledgeraudit import audit as audit_ledger
 from dray.server.ledgerpages import LedgerPages
 from dray.server.limits import Limits
 from dray.server.logs import Log
@@ -174,8 +175,19 @@ class ApiServer:
             Expiry(cache, registry, choices.clock).run(),
             forget_the_past(self._store, choices.clock.monotonic),
             self._watchdog.run(),
+            self._look_into_the_ledger(),
         ]
         return app, chores
+
+    async def _look_into_the_ledger(self) -> None:
+        """Say at the start whether ledger and claims agree; another hand may have been in the store."""
+        report = await audit_ledger(self.cache)
+        if not report.agrees:
+            self._choices.log.warning(
+                "ledger and claims do not agree; `dray doctor ledger` tells how and can repair it",
+                differences=len(report.findings),
+                first=report.findings[0],
+            )
 
     def _uncollected(self, why: str) -> None:
         self._choices.log.warning("garbage cannot be collected", why=why)
