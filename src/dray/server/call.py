@@ -7,6 +7,7 @@ ten times as long to make.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
 
@@ -19,6 +20,9 @@ ANONYMOUS = "system:anonymous"
 AUTHENTICATED, UNAUTHENTICATED = "system:authenticated", "system:unauthenticated"
 MASTERS, NODES = "system:masters", "system:nodes"
 NODE_PREFIX = "system:node:"
+
+LONGEST_MANAGER = 128
+"""So many bytes the name of a field manager may have."""
 
 READS = frozenset({"get", "list", "watch"})
 WRITES = frozenset({"create", "update", "patch", "delete", "deletecollection"})
@@ -100,7 +104,13 @@ class Request(msgspec.Struct, frozen=True):
     def manager(self) -> str:
         """Who owns the fields this request writes: `fieldManager`, or the program's name."""
         given = self.call.query.get("fieldManager", "")
-        return given or self.headers.get("user-agent", "").partition("/")[0].strip() or "unknown"
+        return given or _readable(self.headers.get("user-agent", "").partition("/")[0]) or "unknown"
+
+
+@lru_cache(maxsize=1024)
+def _readable(program: str) -> str:
+    """The name of a program as people may read it; it is kept with every object the program writes."""
+    return "".join(filter(str.isprintable, program)).strip()[:LONGEST_MANAGER]
 
 
 JSON = "application/json"

@@ -113,6 +113,8 @@ class Reading:
             except Compacted:
                 raise _too_old(moment) from None
             except FutureRevision as future:
+                if moment.v:
+                    raise _too_new(moment) from None
                 raise version_too_large(moment.rv, future.current or self._cache.revision) from None
             except StoreError as broken:
                 raise unavailable(f"the store does not answer: {broken}") from None
@@ -188,6 +190,13 @@ def _read_token(text: str) -> _Token:
     if token.v != "dray/v1" or token.rv < 1:
         raise bad_request("continue key is not valid: take it from the list before, unchanged")
     return token
+
+
+def _too_new(moment: _Token) -> Exception:
+    return expired(
+        f"The provided continue parameter names revision {moment.rv}, which this server has not come to: "
+        "it is of another history. You must start a new list without the continue parameter."
+    )
 
 
 def _too_old(moment: _Token) -> Exception:
