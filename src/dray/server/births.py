@@ -51,6 +51,13 @@ def placed(kind: Kind, metadata: Metadata, namespace: str) -> str:
     return namespace if kind.namespaced else str(given)
 
 
+def check_name(metadata: Metadata, name: str) -> None:
+    """What a body says of its name must be what the path says."""
+    said = metadata.get("name")
+    if said and said != name:
+        raise bad_request(f"the name of the object ({said}) does not match the name on the URL ({name})")
+
+
 def at_birth(
     kind: Kind, metadata: Metadata, *, name: str, namespace: str, uid: str, now: str
 ) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from typing import Any
 
 from dray.api.kinds import Kind, known_kind
 from dray.clock import timestamp
+from dray.server import births
 from dray.server.call import Request
 from dray.server.drafts import Draft
 from dray.server.failures import bad_request, conflict, invalid_options, not_found, too_many_requests
@@ -34,6 +35,7 @@ class Errands:
         """Write the node into a pod, once."""
         call, binding = request.call, options(request)
         node, metadata = _node_of(binding), _metadata_of(binding)
+        births.check_name(metadata, call.name)
 
         def decide(old: Held | None) -> Wanted:
             if old is None:
@@ -83,6 +85,7 @@ class Errands:
         call, eviction = request.call, options(request)
         if not isinstance(eviction.get("deleteOptions") or {}, dict):
             raise invalid_options("Eviction", "deleteOptions", "Invalid value: must be an object")
+        births.check_name(_metadata_of(eviction), call.name)
         cache = self._writing.registry.cache
         await cache.caught_up()
         pod = cache.get(kind, call.namespace, call.name)
@@ -124,11 +127,11 @@ def _node_of(binding: Mapping[str, Any]) -> str:
 
 
 def _metadata_of(binding: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The metadata of a binding, whose annotations go to the pod."""
+    """The metadata of an errand; annotations of a binding go to the pod."""
     metadata = binding.get("metadata") or {}
     if not isinstance(metadata, dict):
-        raise bad_request("metadata of a binding must be an object")
+        raise bad_request("metadata must be an object")
     marks = metadata.get("annotations") or {}
     if not isinstance(marks, dict) or not all(isinstance(value, str) for value in marks.values()):
-        raise bad_request("metadata.annotations of a binding must be an object of strings")
+        raise bad_request("metadata.annotations must be an object of strings")
     return metadata

@@ -61,6 +61,7 @@ class Patching:
         (kind, version), call = spoken, request.call
         body = understood(kind, version, patch, strictness(request))
         warnings[:] = body.warnings
+        births.check_name(body.draft.metadata, call.name)
         wanted = _writable_part(body.draft, inward(kind, version, patch), call.subresource)
         try:
             outcome = managed.applied(

@@ -22,7 +22,7 @@ from dray.errors import DecodeError
 from dray.server import births
 from dray.server.call import Request
 from dray.server.drafts import Draft
-from dray.server.failures import already_exists, bad_request, invalid, not_found
+from dray.server.failures import already_exists, invalid, not_found
 from dray.server.held import Held, keeper
 from dray.server.intake import Taken, placed, taken, unreadable
 from dray.server.lives import MADE_BY_UPDATE, grown, has_status, named, newborn, unsettled
@@ -101,11 +101,7 @@ class Writing:
     async def update(self, request: Request, kind: Kind, version: str) -> Written:
         """Put an object in the place of the stored one, or its status in the place of the stored status."""
         body, call = taken(request, kind, version), request.call
-        said = body.draft.metadata.get("name")
-        if said and said != call.name:
-            raise bad_request(
-                f"the name of the object ({said}) does not match the name on the URL ({call.name})"
-            )
+        births.check_name(body.draft.metadata, call.name)
         namespace = births.placed(kind, body.draft.metadata, call.namespace)
         warnings: list[str] = []
 
