@@ -283,7 +283,25 @@ async def test_a_pod_is_bound_once() -> None:
         again = await api.ask("POST", where, binding)
         assert (again.code, again.reason) == (409, "Conflict")
         assert "already assigned" in again.message
-        assert (await api.ask("POST", path("pods", "q", sub="binding"), binding)).code == 404
+        assert (
+            await api.ask("POST", path("pods", "q", sub="binding"), {"target": binding["target"]})
+        ).code == 404
+        assert (await api.ask("POST", path("pods", "q", sub="binding"), binding)).code == 400
+
+
+async def test_a_binding_may_be_made_the_older_way() -> None:
+    async with serving() as api:
+        await api.create(pod("p"))
+        binding = {"metadata": {"name": "p"}, "target": {"kind": "Node", "name": "node-a"}}
+        assert (await api.ask("POST", path("bindings"), binding)).code == 201
+        assert (await api.get(path("pods", "p")))["spec"]["nodeName"] == "node-a"
+        assert (await api.ask("POST", path("bindings"), binding)).code == 409
+        assert (await api.ask("POST", path("bindings"), {"target": binding["target"]})).code == 404
+        assert (await api.ask("GET", path("bindings"))).code == 405
+        assert (await api.ask("DELETE", path("bindings"))).code == 405
+        assert (await api.ask("GET", path("bindings", "p"))).code == 404
+        stranger = api.as_user("stranger")
+        assert (await stranger.ask("POST", path("bindings"), binding)).code == 403
 
 
 async def test_what_only_the_server_writes_stays_whatever_clients_say() -> None:

@@ -35,14 +35,16 @@ class Errands:
         """Write the node into a pod, once."""
         call, binding = request.call, options(request)
         node, metadata = _node_of(binding), _metadata_of(binding)
-        births.check_name(metadata, call.name)
+        name = call.name or str(metadata.get("name") or "")
+        births.check_name(metadata, name)
+        births.placed(kind, metadata, call.namespace)
 
         def decide(old: Held | None) -> Wanted:
             if old is None:
-                raise not_found(kind, call.name)
+                raise not_found(kind, name)
             return Keep(self._bound(kind, old, node, metadata))
 
-        return await self._writing.registry.write(request, kind, call.namespace, call.name, decide)
+        return await self._writing.registry.write(request, kind, call.namespace, name, decide)
 
     def _bound(self, kind: Kind, old: Held, node: str, binding: Mapping[str, Any]) -> Draft:
         pod = old.document

@@ -41,6 +41,9 @@ _VERBS: Mapping[tuple[str, bool], str] = MappingProxyType(
 )
 """The verb, by method and whether an object is named."""
 
+BINDINGS = "bindings"
+"""The older way to bind a pod, which is named in the body alone."""
+
 _NAMESPACE_OF_ITSELF = frozenset({"status", "finalize"})
 
 
@@ -73,13 +76,18 @@ class Routes:
             namespace, rest = rest[1], rest[2:]
         plural, name, *sub = [*rest, "", ""][: max(len(rest), 2)]
         subresource = "/".join(sub)
-        kind = self._kinds.get((group, version, plural))
+        bindings = (group, plural) == ("", BINDINGS)
+        kind = self._kinds.get((group, version, "pods" if bindings else plural))
         review = REVIEWS.get((group, plural)) if version == "v1" else None
         if kind is None and review is None:
             raise no_such_path()
         _check(kind, namespace, name, subresource)
         verb = _VERBS.get((method, bool(name)))
+        if bindings and (name or not namespace):
+            raise no_such_path()
         if verb is None or (verb == "create" and bool(name) != bool(subresource)):
+            raise method_not_allowed()
+        if bindings and verb != "create":
             raise method_not_allowed()
         if verb == "list" and query.get("watch") in ("true", "1", "True"):
             verb = "watch"

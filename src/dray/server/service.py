@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dray.api.kinds import Kind
-from dray.server.call import Answer, Call, Request, json_answer
+from dray.server.call import LONGEST_MANAGER, Answer, Call, Request, json_answer
 from dray.server.errands import Errands
 from dray.server.failures import invalid_options, method_not_allowed, no_such_path
 from dray.server.held import Held
@@ -18,6 +18,7 @@ from dray.server.reading import Reading
 from dray.server.registry import Written
 from dray.server.removing import Removing
 from dray.server.resources import WITHOUT
+from dray.server.routes import BINDINGS
 from dray.server.selectors import choice
 from dray.server.showing import Listed, Showing, warning_headers
 from dray.server.watching import Watching
@@ -44,10 +45,13 @@ class Service:
         """Carry out a call on a resource."""
         call, kind = request.call, request.call.kind
         _check_dry_run(call)
+        _check_manager(call)
         if kind is None or call.subresource == "token":
             if call.verb != "create":
                 raise method_not_allowed()
             return await self.reviewer(request)
+        if call.plural == BINDINGS:
+            return await self._bind(request, kind)
         step = _STEPS.get((call.verb, call.subresource))
         if step is None or call.verb in WITHOUT.get((kind.group, kind.plural), ()):
             raise method_not_allowed() if call.subresource in (*kind.subresources, "") else no_such_path()
@@ -101,6 +105,14 @@ def _check_dry_run(call: Call) -> None:
     if wanted not in (None, "All"):
         what = f'Unsupported value: "{wanted}": supported values: "All"'
         raise invalid_options(f"{call.verb.capitalize()}Options", "dryRun", what, "FieldValueNotSupported")
+
+
+def _check_manager(call: Call) -> None:
+    """The name of a manager is kept with every object it writes."""
+    manager = call.query.get("fieldManager", "")
+    if len(manager.encode()) > LONGEST_MANAGER or not manager.isprintable():
+        what = f"Invalid value: must be printable and have at most {LONGEST_MANAGER} bytes"
+        raise invalid_options(f"{call.verb.capitalize()}Options", "fieldManager", what, "FieldValueInvalid")
 
 
 def _done(code: int) -> dict[str, Any]:
