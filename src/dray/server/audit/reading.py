@@ -9,6 +9,9 @@ from pathlib import Path
 from dray.errors import InputError
 from dray.server.audit.chain import LONGEST, Link, Verdict, walk
 
+_TAIL = 64 * 1024
+"""So much of the end of a file is looked at first for its last line; more when it is not there."""
+
 
 def rotated_name(path: Path, last: int) -> Path:
     """Where a full file goes: named by its last line, so that names sort like the chain."""
@@ -51,14 +54,19 @@ def last_lines(path: Path) -> tuple[bytes | None, bytes]:
     A line may lack its newline: no part of a JSON object is one. What is no link of a chain counts as torn,
     also when it ends in a newline: a disk that lost its power may hold anything there.
     """
-    whole, rest = None, b""
     with path.open("rb") as file:
-        for line in file:
-            if Link.of(line.rstrip(b"\n")) is not None:
-                whole, rest = line.rstrip(b"\n"), b""
-            else:
-                rest += line
-    return whole, rest
+        end, size = file.seek(0, 2), _TAIL
+        while True:
+            start = max(end - size, 0)
+            file.seek(start)
+            lines = file.read(end - start).split(b"\n")
+            # Somewhere inside a file, the first line is only the end of one.
+            for place in range(len(lines) - 1, 0 if start else -1, -1):
+                if Link.of(lines[place]) is not None:
+                    return lines[place], b"\n".join(lines[place + 1 :])
+            if not start:
+                return None, b"\n".join(lines)
+            size *= 8
 
 
 def ends_a_line(path: Path) -> bool:
