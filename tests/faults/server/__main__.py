@@ -56,7 +56,7 @@ def r19(folder: Path, full: bool, seed: int) -> tuple[bool, str]:
     async def work(server: Any) -> tuple[float, list[exhaustion.Outcome]]:
         alone = await exhaustion.calm(server, 3)
         offences = [what for _ in range(rounds) for what in exhaustion.OFFENCES]
-        return alone, [await exhaustion.offend(server, what) for what in offences]
+        return alone, [outcome for what in offences for outcome in await exhaustion.offend(server, what)]
 
     with hosted(folder, **exhaustion.SMALL) as server:
         before = server.megabytes()

