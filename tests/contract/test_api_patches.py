@@ -141,6 +141,16 @@ async def test_only_an_apply_creates() -> None:
         assert again.code == 200
 
 
+async def test_an_apply_names_the_object_of_its_path() -> None:
+    async with serving() as api:
+        said = await _tried(api, path("configmaps", "a"), config("b"), APPLY, fieldManager="me")
+        assert said.code == 400
+        assert await api.names(path("configmaps")) == []
+        long = await _tried(api, path("configmaps", "a"), config("a"), APPLY, fieldManager="x" * 129)
+        assert long.code == 422
+        assert "fieldManager" in long.message
+
+
 async def test_an_apply_may_be_yaml() -> None:
     async with serving() as api:
         body = b"apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: a\ndata:\n  x: 'y'\n"
@@ -187,5 +197,6 @@ async def test_an_apply_keeps_what_others_wrote_into_the_status() -> None:
             status, applied | {"status": {"resourceClaimStatuses": [name]}}, APPLY, **query
         )
         assert changed["status"] == made["status"] | {"resourceClaimStatuses": [name]}
-        absent = await _tried(api, path("pods", "q", sub="status"), applied, APPLY, **query)
+        missing = applied | {"metadata": {"name": "q"}}
+        absent = await _tried(api, path("pods", "q", sub="status"), missing, APPLY, **query)
         assert absent.code == 404
