@@ -8,6 +8,9 @@ are read through the books, which remember what was read and what changes; the c
 if none of what was read has changed, in the same transaction as the claim itself. So a denial is the truth
 about one moment, and a grant cannot collide with another.
 
+A device that nobody publishes may be held, too: slices come and go, claims stay. What it draws is not known
+then, so it is charged when a slice tells it, whatever is left; until it is given back, nobody else gets that.
+
 A claim that lets go while a node has it prepared leaves its holdings behind as gone; they keep blocking
 until the last preparation that covers them goes.
 
@@ -17,7 +20,7 @@ holds nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -64,6 +67,9 @@ class Result(Protocol):
 
 Reader = Callable[[bytes], bytes | None]
 """The bytes of a row, or None when there is none."""
+
+Draws = Mapping[str, Mapping[str, Quantity]]
+"""Amounts by counter, by counter set."""
 
 Catalogue = Callable[[tuple[str, str]], Published]
 """What is published of a pool (driver and name)."""
@@ -248,6 +254,22 @@ def _charge(books: Books, device: DeviceId, facts: Facts, pool: Published) -> li
         for place, row in sums:
             books.write(counter_key(place), row if row.charged else None)
     return denied
+
+
+def charge_published(books: Books, device: DeviceId, draws: Draws) -> None:
+    """Charge a device that is published anew with what it draws, if it is held and was never charged."""
+    row = books.device(device)
+    if not row.holdings or row.charged:
+        return
+    for name, drawn in draws.items():
+        place = CounterSetId(device.driver, device.pool, name)
+        charged = dict(books.counters(place).charged)
+        for counter, amount in drawn.items():
+            charged[counter] = charged.get(counter, ZERO) + amount
+        kept = {counter: amount for counter, amount in charged.items() if amount.nanos}
+        books.write(counter_key(place), CounterRow(charged=kept) if kept else None)
+    charged_to = {name: dict(drawn) for name, drawn in draws.items()}
+    books.write(device_key(device), msgspec.structs.replace(row, charged=charged_to))
 
 
 def release(books: Books, uid: str, devices: Iterable[DeviceId]) -> None:

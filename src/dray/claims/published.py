@@ -179,14 +179,19 @@ def _read(editions: Sequence[Edition]) -> Published:
 
 
 def _facts(device: SeenDevice, source: Source) -> Facts:
+    shareable = bool(device.allow_multiple_allocations)
+    return Facts(shareable, _amounts(device.capacity), draws_of(device.consumes_counters), source)
+
+
+def draws_of(written: Iterable[Any]) -> dict[str, dict[str, Quantity]]:
+    """What a device draws from each counter set, from what it says it consumes."""
     draws: dict[str, dict[str, Quantity]] = {}
-    for draw in device.consumes_counters:
+    for draw in written:
         drawn = draws.setdefault(draw.counter_set, {})
         for name, amount in _amounts(draw.counters).items():
             drawn[name] = drawn.get(name, ZERO) + amount
-    shareable = bool(device.allow_multiple_allocations)
-    return Facts(shareable, _amounts(device.capacity), draws, source)
+    return draws
 
 
-def _amounts(written: Mapping[str, Amount]) -> dict[str, Quantity]:
+def _amounts(written: Mapping[str, Any]) -> dict[str, Quantity]:
     return {name: amount.value or ZERO for name, amount in written.items()}

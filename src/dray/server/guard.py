@@ -6,19 +6,25 @@ goes into the transaction of the change, with a compare for everything it looked
 faster makes a compare fail, and the change is judged again on what stands then; so of two allocations of
 one device exactly one is stored, through however many servers they come.
 
+A device may be taken while no slice tells of it; what it draws from counters is charged when one does. So
+that the two cannot pass each other, each pool has a mark beside the objects that changes when such a slice is
+written, and whoever takes a device that is not published compares it.
+
 A denial is 409 and names every device that is in the way, its holder, and what is left.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from dray.api.kinds import known_kind
 from dray.claims import ledger
 from dray.claims.allocated import SeenClaim, may_be_allocated, read_claim
 from dray.claims.denials import Denial, Law
 from dray.claims.ledger import Books, Result, Ruling
-from dray.claims.rows import Holder
+from dray.claims.published import draws_of
+from dray.claims.rows import DeviceId, Holder
 from dray.server import failures
 from dray.server.cache import Cache
 from dray.server.catalogue import Catalogue
@@ -35,7 +41,11 @@ _NO_OWNERS = (
 
 
 CLAIMS = known_kind("resource.k8s.io", "ResourceClaim")
+SLICES = known_kind("resource.k8s.io", "ResourceSlice")
 PREPARATIONS = known_kind("dray.dev", "Preparation")
+
+MARKS: Final = b"/pools/"
+"""Beside the objects: a mark for each pool that changes when devices that draw from counters are told."""
 
 
 class Guard:
@@ -61,6 +71,8 @@ class Guard:
             return self._judge_claim(change)
         if change.kind is PREPARATIONS:
             return self._judge_preparation(change)
+        if change.kind is SLICES and change.view is not None:
+            return self._judge_slice(change)
         return NOTHING
 
     def _books(self) -> Books:
@@ -69,6 +81,10 @@ class Guard:
     def _row(self, place: bytes) -> bytes | None:
         entry = self._cache.row(place)
         return None if entry is None else entry.value
+
+    def _revision(self, place: bytes) -> int:
+        entry = self._cache.row(place)
+        return 0 if entry is None else entry.mod_revision
 
     def _judge_claim(self, change: Change) -> Extra:
         old = _allocated(change.old)
@@ -85,7 +101,31 @@ class Guard:
         if old is not None:
             ledger.release(books, old.holder.uid, (device for device, _ in before))
         denied = ledger.grant(books, holder, new, self._catalogue)
-        return self._extra(change, books.ruling(denied))
+        extra = self._extra(change, books.ruling(denied))
+        return Extra([*extra.compares, *self._unpublished(new)], extra.writes)
+
+    def _unpublished(self, results: Sequence[Result]) -> list[Compare]:
+        """That nobody publishes meanwhile what is taken without being published."""
+        pools = {
+            (result.driver, result.pool)
+            for result in results
+            if result.device not in self._catalogue((result.driver, result.pool)).devices
+        }
+        marks = [_mark(*pool) for pool in sorted(pools)]
+        return [Unchanged(mark, self._revision(mark)) for mark in marks]
+
+    def _judge_slice(self, change: Change) -> Extra:
+        spec = change.view.spec
+        drawing = [device for device in spec.devices if device.consumes_counters]
+        if not drawing:
+            return NOTHING
+        books = self._books()
+        for device in drawing:
+            place = DeviceId(spec.driver, spec.pool.name, device.name)
+            ledger.charge_published(books, place, draws_of(device.consumes_counters))
+        extra = self._extra(change, books.ruling())
+        mark = Put(_mark(spec.driver, spec.pool.name), change.name.encode())
+        return Extra(extra.compares, [*extra.writes, mark])
 
     def _judge_preparation(self, change: Change) -> Extra:
         books = self._books()
@@ -114,15 +154,17 @@ class Guard:
             for denial in ruling.denials:
                 self._on_denied(denial.law.value)
             raise _failure(change, ruling.denials)
-        compares: list[Compare] = [
-            Unchanged(place, 0 if (entry := self._cache.row(place)) is None else entry.mod_revision)
-            for place in sorted(ruling.reads)
-        ]
+        compares: list[Compare] = [Unchanged(place, self._revision(place)) for place in sorted(ruling.reads)]
         compares += [Unchanged(*source) for source in sorted(ruling.sources)]
         writes = [
             Delete(place) if value is None else Put(place, value) for place, value in ruling.changes.items()
         ]
         return Extra(compares, writes)
+
+
+def _mark(driver: str, pool: str) -> bytes:
+    """The mark of a pool; names of drivers have no slash."""
+    return MARKS + f"{driver}/{pool}".encode()
 
 
 def _allocated(held: Held | None) -> SeenClaim | None:
