@@ -17,6 +17,7 @@ from dray.api.classic.resourceclass import ResourceClass
 from dray.api.core.cluster import (
     Event,
     LeaseSpec,
+    NamespaceSpec,
     NodeSpec,
     NodeStatus,
     QuotaSpec,
@@ -120,6 +121,7 @@ CORE: Mapping[type, Mapping[str, str]] = MappingProxyType(
             "name": "The name of the entry in `spec.resourceClaims`.",
             "resourceClaimName": "The claim that was made for it; none was needed when absent.",
         },
+        NamespaceSpec: {"finalizers": "Who must agree before the namespace may go."},
         NodeSpec: {"unschedulable": "No new pods are placed on the node."},
         NodeStatus: {"allocatable": "What the node can give to pods."},
         Event: {
