@@ -141,9 +141,11 @@ async def flood(address: Address) -> Told:
     """Many at once: some wait, some are turned away."""
     wires = [await connect(address) for _ in range(60)]
     codes, words = set(), ""
+    await wires[0].call(packed("POST", MAPS, _map("flood")))
     try:
         for round_ in range(5):
-            sent = [wire.call(packed("PUT", f"{MAPS}/flood", _map("flood", round_ + 1))) for wire in wires]
+            puts = [packed("PUT", f"{MAPS}/flood", _map("flood", 60 * round_ + n + 2)) for n in range(60)]
+            sent = [wire.call(put) for wire, put in zip(wires, puts, strict=True)]
             for code, answer in await asyncio.wait_for(asyncio.gather(*sent), 30):
                 codes.add(code)
                 words = answer.decode() if code == 429 else words
