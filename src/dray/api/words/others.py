@@ -18,6 +18,7 @@ from dray.api.core.cluster import (
     Event,
     LeaseSpec,
     NamespaceSpec,
+    NamespaceStatus,
     NodeSpec,
     NodeStatus,
     QuotaSpec,
@@ -122,6 +123,7 @@ CORE: Mapping[type, Mapping[str, str]] = MappingProxyType(
             "resourceClaimName": "The claim that was made for it; none was needed when absent.",
         },
         NamespaceSpec: {"finalizers": "Who must agree before the namespace may go."},
+        NamespaceStatus: {"phase": "`Active`, or `Terminating` while what is in it goes."},
         NodeSpec: {"unschedulable": "No new pods are placed on the node."},
         NodeStatus: {"allocatable": "What the node can give to pods."},
         Event: {
