@@ -20,7 +20,7 @@ from contextlib import aclosing
 from typing import Final
 
 from dray.api.kinds import KINDS, Kind
-from dray.server.held import ROOT, Held, key, kind_prefix, prefix
+from dray.server.held import ROOT, Held, key, kind_at, kind_prefix, prefix
 from dray.store import Batch, Entry, Event, Store
 from dray.store.errors import Closed, Compacted, Damaged, FutureRevision, StoreError
 from dray.store.feed import Hub
@@ -237,7 +237,8 @@ class Cache:
         return Entry(place, held.value, 0, held.revision, 0)
 
     def _set(self, place: bytes, entry: Entry | None) -> None:
-        if place.startswith(ROOT):
+        # What a newer server keeps under a kind of its own is none of our objects.
+        if place.startswith(ROOT) and kind_at(place) is not None:
             self._replace(place, None if entry is None else Held.of(entry))
         elif entry is None:
             self._rows.pop(place, None)
