@@ -80,6 +80,7 @@ CLASSIC: Mapping[type, Mapping[str, str]] = MappingProxyType(
 CORE: Mapping[type, Mapping[str, str]] = MappingProxyType(
     {
         PodSpec: {
+            "terminationGracePeriodSeconds": "How long the pod may take to end.",
             "containers": "The containers that run.",
             "initContainers": "Containers that run before the others, or beside them with the restart policy "
             "`Always`.",
