@@ -8,6 +8,7 @@ answers, so that whoever waits for the file may use it at once.
 from __future__ import annotations
 
 import asyncio
+import gc
 import signal
 import socket
 import ssl
@@ -41,6 +42,8 @@ KUBECONFIG: Final = "admin.kubeconfig"
 ADMIN: Final = "dray-admin"
 _DAY_SECONDS: Final = 86_400
 LOOPBACK: Final = "127.0.0.1"
+COLLECT_AFTER: Final = (10_000, 20, 50)
+"""After how many new objects garbage is looked for among the newest, and how often among older ones."""
 
 
 @dataclass(frozen=True)
@@ -138,8 +141,19 @@ async def serve(options: ServerOptions, started: Callable[[Started], None]) -> N
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
     async with serving(options) as running:
+        spare_the_lasting()
         started(running)
         await stop.wait()
+
+
+def spare_the_lasting() -> None:
+    """Tell Python's collector of garbage not to look through what stays for as long as the process.
+
+    To look through all of it holds every request up for some 80 milliseconds, and finds nothing. What comes
+    after is looked through in larger portions: requests leave hardly any cycles behind.
+    """
+    gc.freeze()
+    gc.set_threshold(*COLLECT_AFTER)
 
 
 def prepare_directory(directory: Path) -> None:
