@@ -73,6 +73,15 @@ def unpublished(device: DeviceId, position: int) -> Denial:
     return Denial(Law.UNPUBLISHED, device, message, position)
 
 
+def withdrawn(device: DeviceId, position: int) -> Denial:
+    """Devices of the pool draw from counters, and this one is not there to be looked at."""
+    message = (
+        f"device {device} is not published by any slice now, so what it draws from the counters of its pool "
+        "is not known; wait for the driver to publish it"
+    )
+    return Denial(Law.UNPUBLISHED, device, message, position)
+
+
 def dedicated(device: DeviceId, holdings: Sequence[Holding], position: int) -> Denial:
     """The driver lends the device to one claim at a time."""
     users = f"; it is still in use by {_claims(holdings)}, who got shares before" if holdings else ""

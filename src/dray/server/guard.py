@@ -6,9 +6,10 @@ goes into the transaction of the change, with a compare for everything it looked
 faster makes a compare fail, and the change is judged again on what stands then; so of two allocations of
 one device exactly one is stored, through however many servers they come.
 
-A device may be taken while no slice tells of it; what it draws from counters is charged when one does. So
-that the two cannot pass each other, each pool has a mark beside the objects that changes when such a slice is
-written, and whoever takes a device that is not published compares it.
+A device may be taken while no slice has told of it yet; what it draws from counters is charged when one does.
+So that the two cannot pass each other, each pool has a mark beside the objects that changes when such a slice
+is written, and whoever takes a device that is not published compares it. From a pool that has a mark nothing
+is taken unpublished: its slices were withdrawn, and what its devices draw is not known until they are back.
 
 A denial is 409 and names every device that is in the way, its holder, and what is left.
 """
@@ -19,7 +20,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from dray.api.kinds import known_kind
-from dray.claims import ledger
+from dray.claims import denials, ledger
 from dray.claims.allocated import SeenClaim, may_be_allocated, read_claim
 from dray.claims.denials import Denial, Law
 from dray.claims.ledger import Books, Result, Ruling
@@ -101,18 +102,23 @@ class Guard:
         if old is not None:
             ledger.release(books, old.holder.uid, (device for device, _ in before))
         denied = ledger.grant(books, holder, new, self._catalogue)
-        extra = self._extra(change, books.ruling(denied))
-        return Extra([*extra.compares, *self._unpublished(new)], extra.writes)
+        compares, withdrawn = self._unpublished(new)
+        extra = self._extra(change, books.ruling([*denied, *withdrawn]))
+        return Extra([*extra.compares, *compares], extra.writes)
 
-    def _unpublished(self, results: Sequence[Result]) -> list[Compare]:
-        """That nobody publishes meanwhile what is taken without being published."""
-        pools = {
-            (result.driver, result.pool)
-            for result in results
-            if result.device not in self._catalogue((result.driver, result.pool)).devices
-        }
-        marks = [_mark(*pool) for pool in sorted(pools)]
-        return [Unchanged(mark, self._revision(mark)) for mark in marks]
+    def _unpublished(self, results: Sequence[Result]) -> tuple[list[Compare], list[Denial]]:
+        """Devices that no slice tells of: nobody must publish them meanwhile, nor have withdrawn them."""
+        marks: dict[bytes, int] = {}
+        withdrawn: list[Denial] = []
+        for position, result in enumerate(results):
+            pool = (result.driver, result.pool)
+            if result.admin_access or result.device in self._catalogue(pool).devices:
+                continue
+            mark = _mark(*pool)
+            marks[mark] = self._revision(mark)
+            if marks[mark]:
+                withdrawn.append(denials.withdrawn(ledger.device_of(result), position))
+        return [Unchanged(*mark) for mark in sorted(marks.items())], withdrawn
 
     def _judge_slice(self, change: Change) -> Extra:
         spec = change.view.spec
@@ -193,7 +199,7 @@ def _no_preparation(wanted: Holder, claim: SeenClaim | None) -> Denial | None:
     return Denial(Law.CLAIM, None, why)
 
 
-def _failure(change: Change, denials: Sequence[Denial]) -> failures.Failure:
+def _failure(change: Change, denied: Sequence[Denial]) -> failures.Failure:
     field = RESULTS if change.kind is CLAIMS else "spec.claim"
     causes = [
         {
@@ -201,6 +207,6 @@ def _failure(change: Change, denials: Sequence[Denial]) -> failures.Failure:
             "message": denial.message,
             "field": f"{field}[{denial.position}]" if change.kind is CLAIMS else field,
         }
-        for denial in denials
+        for denial in denied
     ]
-    return failures.conflict(change.kind, change.name, "; ".join(d.message for d in denials), causes)
+    return failures.conflict(change.kind, change.name, "; ".join(d.message for d in denied), causes)

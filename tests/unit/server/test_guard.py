@@ -182,6 +182,25 @@ def test_what_is_taken_unpublished_is_charged_when_it_is_published():
     asyncio.run(story())
 
 
+def test_nothing_is_taken_from_slices_that_were_withdrawn():
+    async def story() -> None:
+        async with world(guarded) as there:
+            for name in ("a", "b", "admin"):
+                await there.claim(name)
+            await publish(there)
+            await there.allocate("a", result("part-0"))
+            await there.delete(SLICES, "", "parts")
+            status = await denied(there.allocate("b", result("part-1")))
+            assert "part-1 is not published by any slice now" in status["message"]
+            assert status["details"]["causes"][0]["reason"] == "DeviceNotPublished"
+            await there.allocate("admin", result("part-1", admin=True))
+            await there.deallocate("a")
+            await there.put(named("parts", WHOLE))
+            await there.allocate("b", result("part-1"))
+
+    asyncio.run(story())
+
+
 def test_who_takes_a_device_unpublished_is_judged_again_when_it_is_published_meanwhile():
     async def story() -> None:
         async with world(guarded) as there:
