@@ -11,6 +11,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
+from urllib.parse import quote
 
 from dray.api.jsontext import not_json, write_json
 from dray.api.kinds import KINDS, Kind
@@ -72,7 +73,8 @@ class Siege:
         media = {"content-type": _media(random)}
         said = await self._api.ask("POST", _path(kind, version), body, headers=media)
         if said.code == 201:
-            place = f"{_path(kind, version, said.document)}/{said.document['metadata']['name']}"
+            name = quote(said.document["metadata"]["name"], safe="")  # roles may be called almost anything
+            place = f"{_path(kind, version, said.document)}/{name}"
             if kind.name != "ResourceQuota":  # the server itself writes the status of a new quota
                 await self._read_back(place, said)
             self._standing.append(place)
