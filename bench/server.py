@@ -102,34 +102,39 @@ def part(values: list[float], share: float) -> float:
     return ordered[min(len(ordered) - 1, int(len(ordered) * share))] * 1000 if ordered else float("nan")
 
 
-def measure_loads(server: Running, seconds: float) -> list[dict[str, Any]]:
-    """Creates, reads and status updates with few and many clients."""
+def measure_loads(server: Running, seconds: float, rounds: int) -> list[dict[str, Any]]:
+    """Creates, reads and status updates with few and many clients; the best of a few rounds each."""
     done(server, "filled", 1, sort="classes", **{"from": 0, "to": 1})
     done(server, "filled", 8, sort="claims", **{"from": 0, "to": 64})
+    print(f"{'':10}{'clients':>8}{'per second':>12}{'p50 ms':>9}{'p99 ms':>9}{'server µs':>11}  answers")
     rows = []
-    print(f"{'':10}{'clients':>8}{'per second':>12}{'p50 ms':>9}{'p99 ms':>9}{'server µs':>11}  codes")
     for load in ("creates", "reads", "statuses"):
         for clients in CLIENTS:
-            before = server.processor_seconds()
-            job = {"load": load, "seconds": seconds, "run": f"{load}{clients}", "held": 64, "first": 0}
-            result = done(server, "timed", clients, **job)
-            used = server.processor_seconds() - before
-            took = result.pop("took")
-            row = {
-                "load": load,
-                "clients": clients,
-                "rate": len(took) / result["seconds"],
-                "p50": part(took, 0.5),
-                "p99": part(took, 0.99),
-                "server_us": used / max(1, len(took)) * 1e6,
-                "codes": result["codes"],
-            }
+            found = [_load(server, load, clients, seconds, turn) for turn in range(rounds)]
+            row = max(found, key=lambda each: float(each["rate"]))
             rows.append(row)
             print(
                 f"{load:10}{clients:>8}{row['rate']:>12,.0f}{row['p50']:>9.2f}{row['p99']:>9.2f}"
                 f"{row['server_us']:>11.0f}  {row['codes']}"
             )
     return rows
+
+
+def _load(server: Running, load: str, clients: int, seconds: float, turn: int) -> dict[str, Any]:
+    before = server.processor_seconds()
+    job = {"load": load, "seconds": seconds, "run": f"{load}{clients}-{turn}", "held": 64, "first": 0}
+    result = done(server, "timed", clients, **job)
+    used = server.processor_seconds() - before
+    took = result["took"]
+    return {
+        "load": load,
+        "clients": clients,
+        "rate": len(took) / result["seconds"],
+        "p50": part(took, 0.5),
+        "p99": part(took, 0.99),
+        "server_us": used / max(1, len(took)) * 1e6,
+        "codes": result["codes"],
+    }
 
 
 def measure_crowd(server: Running, watchers: int, writes: int) -> dict[str, Any]:
@@ -185,7 +190,8 @@ def measure_size(folder: Path, sizes: dict[str, int]) -> dict[str, Any]:
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser("python -m bench.server", description=__doc__)
-    parser.add_argument("--seconds", type=float, default=5.0, help="time of each load")
+    parser.add_argument("--seconds", type=float, default=3.0, help="time of a round of a load")
+    parser.add_argument("--rounds", type=int, default=3, help="rounds of a load, of which the best counts")
     parser.add_argument("--small", action="store_true", help="a tenth of the objects and watchers")
     parser.add_argument("--only", choices=["loads", "crowd", "size"])
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures here, too")
@@ -196,7 +202,7 @@ def main(arguments: list[str] | None = None) -> int:
         if chosen.only in (None, "loads"):
             with running(Path(name) / "loads") as server:
                 print(f"empty server: {server.megabytes():.0f} MB, start {server.seconds_to_start:.2f} s\n")
-                figures["loads"] = measure_loads(server, chosen.seconds)
+                figures["loads"] = measure_loads(server, chosen.seconds, chosen.rounds)
         if chosen.only in (None, "crowd"):
             with running(Path(name) / "crowd") as server:
                 done(server, "filled", 1, sort="classes", **{"from": 0, "to": 1})
