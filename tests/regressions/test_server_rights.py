@@ -23,6 +23,7 @@ async def give(api: Api, user: str, *rules: dict[str, Any]) -> Api:
     }
     await api.create(role, path("roles", group=RBAC))
     await api.create(binding, path("rolebindings", group=RBAC))
+    await api.get(path("rolebindings", group=RBAC))  # rights are read from the cache, which knows them now
     return api.as_user(user)
 
 
