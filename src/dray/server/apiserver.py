@@ -201,8 +201,10 @@ class ApiServer:
         """Count a request or connection beyond a limit."""
         self.metrics.count(names.REFUSED, limit)
 
-    def _noted(self, event: str) -> None:
-        self.metrics.count(names.COMMITS if event == "commit" else names.CONFLICTS)
+    def _noted(self, committed: bool, seconds: float) -> None:
+        self.metrics.count(names.COMMITS if committed else names.CONFLICTS)
+        if committed:
+            self.metrics.observe(names.COMMIT_SECONDS, seconds)
 
     def _rules(self, access: Access) -> list[Rule]:
         cache, denied = self.cache, partial(self.metrics.count, names.LEDGER_CONFLICTS)

@@ -65,7 +65,6 @@ BROKEN = "dray_request_faults_total"
 COMMITS = "dray_store_commits_total"
 COMMIT_SECONDS = "dray_store_commit_duration_seconds"
 CONFLICTS = "dray_store_conflicts_total"
-REVISION = "dray_store_revision"
 CACHE_REVISION = "dray_cache_revision"
 OBJECTS = "apiserver_storage_objects"
 DIGESTS = "dray_cache_comparisons_total"
@@ -100,7 +99,6 @@ MEASURES: Mapping[str, Measure] = MappingProxyType(
                 COMMIT_SECONDS, Sort.HISTOGRAM, "Time until the store had a transaction durable", (), _WAIT
             ),
             Measure(CONFLICTS, Sort.COUNTER, "Transactions that met a newer object and were judged again"),
-            Measure(REVISION, Sort.GAUGE, "Newest revision that the store acknowledged to this server"),
             Measure(CACHE_REVISION, Sort.GAUGE, "Revision up to which the cache has come"),
             Measure(OBJECTS, Sort.GAUGE, "Objects kept", ("resource",)),
             Measure(

@@ -11,6 +11,7 @@ Rules for this file: it knows no kind and no verb; nothing is stored past it.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Final
@@ -52,6 +53,9 @@ class Remove(msgspec.Struct, frozen=True):
 Wanted = Keep | Same | Remove
 Decide = Callable[[Held | None], Wanted]
 
+Noted = Callable[[bool, float], None]
+"""Told of every transaction: whether it was committed, and how many seconds that took."""
+
 
 class Written(msgspec.Struct, frozen=True):
     """How an object stands after a write: `gone` when it was deleted, `held` is its last state then."""
@@ -80,7 +84,7 @@ class Registry:
         store: Store,
         cache: Cache,
         rules: Sequence[Rule],
-        noted: Callable[[str], None] = lambda _event: None,
+        noted: Noted = lambda _committed, _seconds: None,
         object_bytes: int = Limits().max_object_bytes,
         inside: Callable[[Change], None] = lambda _change: None,
     ) -> None:
@@ -146,6 +150,7 @@ class Registry:
         return _written(change, place, value, outcome.revision, warnings)
 
     async def _txn(self, compares: Sequence[Compare], writes: Sequence[Write]) -> Committed | Conflict:
+        begun = time.perf_counter()
         try:
             outcome = await self._store.txn(_distinct(compares), writes)
         except TooLarge as too_much:
@@ -155,7 +160,7 @@ class Registry:
             raise unavailable(why) from None
         except StoreError as broken:
             raise unavailable(f"the store cannot write now: {broken}") from None
-        self._noted("commit" if isinstance(outcome, Committed) else "conflict")
+        self._noted(isinstance(outcome, Committed), time.perf_counter() - begun)
         return outcome
 
     async def _caught_up(self) -> None:

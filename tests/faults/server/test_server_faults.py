@@ -130,7 +130,8 @@ def test_small_s13_no_secret_is_in_anything_the_server_writes(tmp_path):
     found = run(spies.campaign(tmp_path))
     assert found.leaks == []
     assert all(found.searched.values())
-    assert re.search(r"^dray_open_connections [1-9]", found.metrics, re.MULTILINE)
+    for name in ("dray_open_connections", "dray_store_commit_duration_seconds_count", "dray_cache_revision"):
+        assert re.search(rf"^{name} [1-9]", found.metrics, re.MULTILINE)
 
 
 @pytest.mark.parametrize("where", ["dray.server.logs.plain", "dray.server.audit.record.plain"])
