@@ -43,6 +43,10 @@ CAREFUL_SECONDS = 10.0
 
 Once is no sign: on a busy machine a process is set aside for a while at any place.
 """
+DENIALS_PER_SECOND = 20
+"""More denials than these are counted and not written, or strangers could push the past out of the log."""
+_MISSING = ("dropped", "withheld")
+_WHY_MISSING = ("lines found no room", f"denials beyond {DENIALS_PER_SECOND} per second")
 _ENCODER = msgspec.json.Encoder()
 
 
@@ -83,8 +87,9 @@ class AuditLog:
         self._syncing: asyncio.Task[None] | None = None
         self.trouble = ""
         """Why the log cannot be written at the moment; empty when it can."""
-        self.written = self.dropped = 0
-        self._told = 0
+        self.written = self.dropped = self.withheld = 0
+        self._told = (0, 0)
+        self._second = self._denied = 0
 
     def open(self) -> None:
         """Open the file, repair what a crash left, and begin; an `InputError` when that fails."""
@@ -122,8 +127,12 @@ class AuditLog:
 
     async def complete(self, request: Request, outcome: Outcome) -> None:
         """Await this before a request is answered; writes and denials are noted."""
-        write = is_write(request.call)
-        if not write and (outcome.code not in DENIALS or not self._may_note()):
+        write, denied = is_write(request.call), outcome.code in DENIALS
+        if not (write or denied) or (denied and self._is_flood()):
+            return
+        # What was carried out is noted in any case; that is bounded, because nothing new is begun while stuck.
+        certain = write and self._settings.when_stuck is WhenStuck.REFUSE
+        if not certain and not self._may_note():
             return
         line = _ENCODER.encode(complete(request, outcome, self._clock.now()))
         if self._wrote(line):
@@ -139,6 +148,17 @@ class AuditLog:
         line = _ENCODER.encode(by_itself(change, self._clock.now()))
         if not self._wrote(line) and self._may_note():
             self._put(_Item(line, None))
+
+    def _is_flood(self) -> bool:
+        """Whether so many were denied this second that another line would only push older ones out."""
+        second = int(self._clock.monotonic())
+        if second != self._second:
+            self._second, self._denied = second, 0
+        self._denied += 1
+        if self._denied <= DENIALS_PER_SECOND:
+            return False
+        self.withheld += 1
+        return True
 
     def _room(self) -> bool:
         """Whether a line may be queued; a `Failure` when nothing may happen without one."""
@@ -159,7 +179,7 @@ class AuditLog:
 
     def _wrote(self, line: bytes) -> bool:
         """Write a line at once, when nothing stands in its way; whether it was written."""
-        if self._items or self._busy or self.trouble or self.dropped > self._told or self._is_careful():
+        if self._items or self._busy or self.trouble or self._missing != self._told or self._is_careful():
             return False
         if self._append([line]):
             return False  # tried again, and told, on the longer way
@@ -179,7 +199,7 @@ class AuditLog:
         if self._busy or not (self._items or self.trouble):
             return
         items, self._items = self._items, []
-        lines, told = [*(item.line for item in items), *self._notes()], self.dropped
+        lines, told = [*(item.line for item in items), *self._notes()], self._missing
         if self._is_careful():
             self._busy = True
             work = self._loop.run_in_executor(None, self._append, lines)
@@ -202,7 +222,12 @@ class AuditLog:
                     self._careful_until = now + CAREFUL_SECONDS
         return ""
 
-    def _settle(self, items: list[_Item], told: int, trouble: str) -> None:
+    @property
+    def _missing(self) -> tuple[int, int]:
+        """How many lines are not there, and why: no room, too many denials."""
+        return self.dropped, self.withheld
+
+    def _settle(self, items: list[_Item], told: tuple[int, int], trouble: str) -> None:
         """Wake whoever waits; what could not be written is kept, unless nothing was done yet."""
         self._busy, self.trouble = False, trouble
         refuse = bool(trouble) and self._settings.when_stuck is WhenStuck.REFUSE
@@ -227,9 +252,9 @@ class AuditLog:
     def _notes(self) -> list[bytes]:
         """What the log has to say about itself."""
         lines: list[Line] = []
-        if self.dropped > self._told:
-            count, note = self.dropped - self._told, "lines found no room"
-            lines.append(Line("dropped", when(self._clock.now()), count=count, note=note))
+        for event, before, now, note in zip(_MISSING, self._told, self._missing, _WHY_MISSING, strict=True):
+            if now > before:
+                lines.append(Line(event, when(self._clock.now()), count=now - before, note=note))
         if self.trouble:
             note = f"could not be written: {self.trouble}"
             lines.append(Line("resumed", when(self._clock.now()), note=note))

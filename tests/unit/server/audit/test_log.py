@@ -176,6 +176,22 @@ def test_a_slow_disk_is_waited_for_in_a_thread(tmp_path, monkeypatch):
     assert (verdict.lines, verdict.findings) == (202, ())
 
 
+def test_a_flood_of_denials_is_counted_and_not_written(tmp_path):
+    path = tmp_path / "audit.log"
+
+    async def work(log):
+        for number in range(200):
+            await log.complete(request("get", audit_id=f"a-{number}"), Outcome(401))
+        await carried_out(log, request(audit_id="write"))
+
+    run(path, work)
+    told = lines(path)
+    assert len([line for line in told if line.get("code") == 401]) == 20
+    assert [line["count"] for line in told if line["event"] == "withheld"] == [180]
+    assert [line["code"] for line in told if line.get("id") == "write" and "code" in line] == [201]
+    assert verify([path]).findings == ()
+
+
 class Disk:
     """A disk that can be full."""
 
@@ -242,7 +258,7 @@ def test_whoever_prefers_service_gets_a_count_of_what_is_missing(tmp_path, monke
     async def work(log):
         disk.full = True
         for number in range(30):
-            await carried_out(log, request("get", audit_id=f"a-{number}"), Outcome(403))
+            await carried_out(log, request(audit_id=f"a-{number}"), Outcome(409))
         assert log.dropped > 0
         disk.full = False
         await until(lambda: not log.trouble)
@@ -250,6 +266,6 @@ def test_whoever_prefers_service_gets_a_count_of_what_is_missing(tmp_path, monke
     run(path, work, settings)
     told = lines(path)
     assert len(told) > 3
-    assert sum(line["count"] for line in told if line["event"] == "dropped") == 30 - len(
-        [line for line in told if line["event"] == "complete"]
-    )
+    written = [line for line in told if line["event"] in ("received", "complete")]
+    assert sum(line["count"] for line in told if line["event"] == "dropped") == 60 - len(written)
+    assert len(written) <= 12
