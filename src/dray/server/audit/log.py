@@ -130,7 +130,7 @@ class AuditLog:
         write, denied = is_write(request.call), outcome.code in DENIALS
         if not (write or denied) or (denied and self._is_flood()):
             return
-        # What was carried out is noted in any case; that is bounded, because nothing new is begun while stuck.
+        # What was carried out is noted in any case; while stuck nothing new is begun, so that is bounded.
         certain = write and self._settings.when_stuck is WhenStuck.REFUSE
         if not certain and not self._may_note():
             return
