@@ -11,8 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections import OrderedDict
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextlib import aclosing
 from typing import Final
 
@@ -23,6 +22,7 @@ from dray.server.failures import bad_request, expired, invalid_options, unavaila
 from dray.server.held import Held, prefix
 from dray.server.reading import NOT_OLDER, Reading, revision_of
 from dray.server.selectors import Choice, choice
+from dray.server.sharing import SharedLines
 from dray.server.showing import Events, Showing, error_event
 from dray.store import Batch, Event
 from dray.store.errors import Closed, Compacted, FutureRevision, SlowWatcher, StoreError
@@ -30,9 +30,6 @@ from dray.store.errors import Closed, Compacted, FutureRevision, SlowWatcher, St
 BOOKMARK_SECONDS: Final = 10.0
 LONGEST: Final = 3600
 """A watch without a wish of its own ends after half an hour to an hour: clients spread over servers so."""
-
-SHARED_LINES: Final = 1024
-"""So many lines are kept for other watches; those who are further behind write their own."""
 
 TOGETHER: Final = 256 * 1024
 """Initial events go out in parts of about this many bytes."""
@@ -50,7 +47,7 @@ class Watching:
         self._reading = reading
         self._showing = showing
         self._chance = chance
-        self._shared: OrderedDict[tuple[object, ...], Line] = OrderedDict()
+        self._shared = SharedLines()
 
     async def open(self, request: Request, kind: Kind) -> AsyncGenerator[Line, None]:
         """The lines of a watch; raises a `Failure` when it makes no sense."""
@@ -81,18 +78,13 @@ class Watching:
                 yield events.bookmark(after, initial_end=True)
         else:
             yield b""  # the headers must not wait for the first event
-        # Who watches everything under a prefix gets what all others get who do.
         shared = (place, *events.shared) if chosen.everything and events.shared else None
         seconds = _timeout(query) or LONGEST // 2 + self._chance(LONGEST // 2)
         try:
             async with aclosing(self._batches(place, after, seconds)) as batches:
                 async for batch in batches:
                     if batch.events:
-                        line = self._shared.get((batch.revision, shared)) if shared else None
-                        if line is None:
-                            line = b"".join([self._line(chosen, events, event) for event in batch.events])
-                            if shared:
-                                self._share((batch.revision, shared), line)
+                        line = self._together(shared, chosen, events, batch)
                         if line:
                             yield line
                     elif query.get("allowWatchBookmarks") in ("true", "1", "True"):
@@ -119,6 +111,19 @@ class Watching:
                 if now() >= deadline:
                     return
 
+    def _together(
+        self, shared: tuple[object, ...] | None, chosen: Choice, events: Events, batch: Batch
+    ) -> Line:
+        """All changes of a batch; who watches everything under a prefix gets what all others get who do."""
+        # What stood before is part of the name: after a gap the cache tells several changes as one.
+        known = None if shared is None else (batch.revision, *_before(batch), *shared)
+        line = None if known is None else self._shared.find(known)
+        if line is None:
+            line = b"".join([self._line(chosen, events, event) for event in batch.events])
+            if known is not None:
+                self._shared.keep(known, line)
+        return line
+
     def _line(self, chosen: Choice, events: Events, event: Event) -> Line:
         now = None if event.entry is None else Held.of(event.entry)
         before = None if event.previous is None else Held.of(event.previous)
@@ -135,20 +140,17 @@ class Watching:
         if form is None:
             return events.event(type_, held)
         known = (event.revision, event.key, type_, form)
-        line = self._shared.get(known)
-        if line is None:
-            line = self._share(known, events.event(type_, held))
-        return line
-
-    def _share(self, known: tuple[object, ...], line: Line) -> Line:
-        self._shared[known] = line
-        if len(self._shared) > SHARED_LINES:
-            self._shared.popitem(last=False)
-        return line
+        line = self._shared.find(known)
+        return self._shared.keep(known, events.event(type_, held)) if line is None else line
 
 
-def _parts(events: Events, held: list[Held]) -> list[Line]:
-    parts: list[Line] = []
+def _before(batch: Batch) -> list[int]:
+    """The revisions at which what a batch changes was written before."""
+    return [0 if event.previous is None else event.previous.mod_revision for event in batch.events]
+
+
+def _parts(events: Events, held: list[Held]) -> Iterator[Line]:
+    """All objects as events, written when their part is sent: a client may take long to read them."""
     lines: list[Line] = []
     size = 0
     for each in held:
@@ -156,9 +158,9 @@ def _parts(events: Events, held: list[Held]) -> list[Line]:
         lines.append(line)
         size += len(line)
         if size > TOGETHER:
-            parts.append(b"".join(lines))
+            yield b"".join(lines)
             lines, size = [], 0
-    return [*parts, b"".join(lines)]
+    yield b"".join(lines)
 
 
 def _initial(query: Mapping[str, str]) -> bool | None:
