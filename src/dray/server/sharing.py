@@ -30,7 +30,7 @@ class SharedLines:
 
     def keep(self, known: Known, line: bytes) -> bytes:
         """Keep a line for others, and let the oldest go."""
-        self.weight += len(line) - len(self._lines.get(known, b""))
+        self.weight += len(line) - len(self._lines.pop(known, b""))
         self._lines[known] = line
         while len(self._lines) > self._most or self.weight > self._heaviest:
             self.weight -= len(self._lines.popitem(last=False)[1])
