@@ -35,7 +35,8 @@ class Namespaces:
         home = self._cache.get(_NAMESPACE, "", change.namespace)
         if home is None:
             raise not_found(_NAMESPACE, change.namespace)
-        if home.metadata.deletion_timestamp:
+        # Most namespaces stay; what does not name the field cannot have it.
+        if b"deletionTimestamp" in home.value and home.metadata.deletion_timestamp:
             why = (
                 f"unable to create new content in namespace {change.namespace} because it is being terminated"
             )

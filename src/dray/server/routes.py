@@ -6,6 +6,7 @@ Rules for this file: it only reads; whether the call is allowed or makes sense f
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from types import MappingProxyType
 from urllib.parse import parse_qsl, unquote
 
@@ -44,6 +45,11 @@ _VERBS: Mapping[tuple[str, bool], str] = MappingProxyType(
 BINDINGS = "bindings"
 """The older way to bind a pod, which is named in the body alone."""
 
+REMEMBERED = 4096
+"""So many calls are remembered by what they looked like."""
+LONG = 512
+"""Nobody's long addresses are remembered."""
+
 _NAMESPACE_OF_ITSELF = frozenset({"status", "finalize"})
 
 
@@ -54,9 +60,16 @@ class Routes:
         self._kinds: dict[tuple[str, str, str], Kind] = {
             (kind.group, version, kind.plural): kind for kind in kinds for version in kind.versions
         }
+        # Components ask for the same things again and again: their lists, their leases, their node.
+        self._remembered = lru_cache(maxsize=REMEMBERED)(self._read)
 
     def call(self, method: str, path: str, query: str) -> Call:
         """What a request asks for; raises a `Failure` when there is nothing of that name."""
+        if len(path) + len(query) > LONG:
+            return self._read(method, path, query)
+        return self._remembered(method, path, query)
+
+    def _read(self, method: str, path: str, query: str) -> Call:
         parts = [part for part in path.split("/") if part]
         if "%" in path:
             parts = [unquote(part) for part in parts]
@@ -70,7 +83,7 @@ class Routes:
     def _resource(self, method: str, path: str, query: Mapping[str, str], parts: list[str]) -> Call:
         group, version, *rest = parts
         if rest and rest[0] == "watch":  # the old way to ask for a watch
-            rest, query = rest[1:], {**query, "watch": "true"}
+            rest, query = rest[1:], MappingProxyType({**query, "watch": "true"})
         namespace = ""
         if rest[:1] == ["namespaces"] and len(rest) > 2 and rest[2] not in _NAMESPACE_OF_ITSELF:
             namespace, rest = rest[1], rest[2:]
@@ -109,7 +122,7 @@ def _query(text: str) -> Mapping[str, str]:
     if not text:
         return MappingProxyType({})
     try:
-        return dict(parse_qsl(text, keep_blank_values=True, max_num_fields=100))
+        return MappingProxyType(dict(parse_qsl(text, keep_blank_values=True, max_num_fields=100)))
     except ValueError:
         raise _too_many_fields() from None
 

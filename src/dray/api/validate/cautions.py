@@ -55,20 +55,23 @@ def _template(obj: ResourceClaimTemplate) -> Cautions:
 
 
 def _device_claim(devices: DeviceClaim, spec: Path) -> Cautions:
-    path = spec.field("devices", "requests")
     if not devices.requests:
+        path = spec.field("devices", "requests")
         yield Caution(str(path), "the claim asks for nothing, so it is allocated without any device")
     for position, request in enumerate(devices.requests):
-        place = path.index(position)
         if request.exactly is not None:
-            yield from _count(request.exactly, place.field("exactly"))
+            yield from _count(request.exactly, spec, position)
         for rank, alternative in enumerate(request.first_available):
-            yield from _count(alternative, place.field("firstAvailable").index(rank))
+            yield from _count(alternative, spec, position, rank)
 
 
-def _count(ask: ExactDeviceRequest | DeviceSubRequest, path: Path) -> Cautions:
+def _count(
+    ask: ExactDeviceRequest | DeviceSubRequest, spec: Path, position: int, rank: int | None = None
+) -> Cautions:
     most = limits.RESULTS_PER_ALLOCATION
     if most < ask.count <= limits.LARGEST_COUNT:
+        place = spec.field("devices", "requests").index(position)
+        path = place.field("exactly") if rank is None else place.field("firstAvailable").index(rank)
         what = "this alternative is never chosen" if isinstance(ask, DeviceSubRequest) else "it can never fit"
         text = f"{ask.count} devices are more than the {most} that one claim can hold; {what}"
         yield Caution(str(path.field("count")), text)

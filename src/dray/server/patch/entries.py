@@ -8,8 +8,10 @@ that update are told apart: beyond that the oldest are joined as `ancient-change
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
 from typing import Any, Final
+
+import msgspec
+from msgspec.structs import replace
 
 from dray.server.patch.fieldset import FieldSet, Tree, ordered, union
 
@@ -21,8 +23,7 @@ MOST_UPDATERS: Final = 10
 ANCIENT: Final = "ancient-changes"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Entry:
+class Entry(msgspec.Struct, frozen=True, eq=False):
     """One writer and the fields it owns."""
 
     manager: str
@@ -97,12 +98,15 @@ def sent_entries(documents: Any) -> list[Entry] | None:
 def written(entries: Iterable[Entry]) -> list[Document]:
     """The entries as they stand in an object: without empty ones, in order."""
     standing = [entry for entry in entries if entry.fields]
-    standing.sort(key=_order)
+    if len(standing) > 1:
+        standing.sort(key=_order)
     return [entry.document() for entry in standing]
 
 
 def capped(entries: list[Entry]) -> list[Entry]:
     """At most ten entries of updates: the oldest are joined, version by version."""
+    if len(entries) <= MOST_UPDATERS:
+        return entries
     updaters = sorted((entry for entry in entries if entry.operation == UPDATE), key=_order)
     surplus = len(updaters) - MOST_UPDATERS
     if surplus <= 0:
