@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.contract.api import Api, path, serving
+from tests.contract.api import MERGE, Api, path, serving
 from tests.contract.documents import config
 
 RBAC = "rbac.authorization.k8s.io"
@@ -41,3 +41,37 @@ async def test_a_selector_does_not_name_what_is_created() -> None:
         assert await somebody.names(path("configmaps"), fieldSelector="metadata.name=mine") == ["mine"]
         other = await somebody.ask("GET", path("configmaps"), fieldSelector="metadata.name=other")
         assert other.code == 403
+
+
+async def test_a_label_gives_away_no_rights() -> None:
+    """Labels put roles together: who could only write a label gave `cluster-admin` to everybody who views."""
+    clusterroles = path("clusterroles", group=RBAC, namespace="")
+    rule = {"apiGroups": [RBAC], "resources": ["clusterroles"], "verbs": ["get", "update", "patch"]}
+    role = {
+        "apiVersion": f"{RBAC}/v1",
+        "kind": "ClusterRole",
+        "metadata": {"name": "labels"},
+        "rules": [rule],
+    }
+    binding = {
+        "apiVersion": f"{RBAC}/v1",
+        "kind": "ClusterRoleBinding",
+        "metadata": {"name": "labels"},
+        "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": "labels"},
+        "subjects": [{"kind": "User", "name": "somebody"}],
+    }
+    label = {"metadata": {"labels": {f"{RBAC}/aggregate-to-view": "true"}}}
+    async with serving() as api:
+        await api.create(role, clusterroles)
+        await api.create(binding, path("clusterrolebindings", group=RBAC, namespace=""))
+        await api.get(clusterroles)
+        somebody = api.as_user("somebody")
+        for name in ("cluster-admin", "edit"):
+            said = await somebody.ask(
+                "PATCH", f"{clusterroles}/{name}", label, headers={"content-type": MERGE}
+            )
+            assert said.code == 403
+            assert "permissions not currently held" in said.message
+        # Rights that are held may be passed on, and administrators label what they like.
+        await somebody.patch(f"{clusterroles}/labels", label)
+        await api.patch(f"{clusterroles}/edit", label)

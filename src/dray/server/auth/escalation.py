@@ -56,6 +56,9 @@ class EscalationRule:
             wanted += rules
         if document.get("aggregationRule") != old.get("aggregationRule"):
             wanted += MASTER_RULES
+        if change.kind is CLUSTER_ROLE and change.operation == UPDATE and _labels(document) != _labels(old):
+            # Labels put cluster roles together: they pass on all that the role allows.
+            wanted += self._access.rbac.rules_of(RoleRef(CLUSTER_ROLE.name, "", change.name))
         asked = Asked("escalate", GROUP, change.kind.plural, "", change.namespace, change.name)
         self._check(change, wanted, asked)
 
@@ -87,6 +90,10 @@ class EscalationRule:
                 f'{shown}{more}; the verb "{asked.verb}" on {asked.resource} "{asked.name}" would allow it'
             )
             raise forbidden(change.kind, change.name, why)
+
+
+def _labels(document: Any) -> Any:
+    return document["metadata"].get("labels") or {}
 
 
 def _read(change: Change, field: str, reader: Any) -> Any:
