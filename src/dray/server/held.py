@@ -2,8 +2,8 @@
 
 Theory of operation: an object is kept as the JSON of its internal version without `resourceVersion`, which is
 the revision of its last write and known to the store. To serve it, the version is spliced in behind the
-opening that all objects of a kind share; nothing is parsed. What is parsed on demand is not kept: most
-objects are read far less often than they lie in memory.
+opening that all objects of a kind share; nothing is parsed. What is parsed on demand is not kept, but for
+the newest few: most objects are read far less often than they lie in memory.
 
 Rules for this file: keys and bytes are made and taken apart here and nowhere else.
 """
@@ -110,12 +110,18 @@ class Held(msgspec.Struct, frozen=True, gc=False):
     @property
     def view(self) -> Any:
         """The struct of the kind: whole for closed kinds, what we read for open ones."""
-        return decode_kept(self.kind, self.served)
+        return _view(self)
 
     @property
     def metadata(self) -> Metadata:
         """What a list or watch must know of an object to choose it."""
         return _HEAD.decode(self.value).metadata
+
+
+# Whoever decides on a change asks for the stored object several times, one after the other.
+@lru_cache(maxsize=16)
+def _view(held: Held) -> Any:
+    return decode_kept(held.kind, held.served)
 
 
 class Metadata(msgspec.Struct, frozen=True, rename="camel"):

@@ -49,7 +49,8 @@ class Authenticator:
         """The user of a request; `headers` have lower-case names. Raises 401."""
         credentials = headers.get("authorization")
         if credentials is not None:
-            user = self.bearer(_bearer_token(credentials))
+            found = self.bearer(_bearer_token(credentials))
+            user = None if found is None else authenticated(found)
         elif peer:
             user = self._certified(peer)
         elif self._anonymous or is_open(path):
@@ -58,7 +59,7 @@ class Authenticator:
             user = None
         if user is None:
             raise unauthorized()
-        return authenticated(user)
+        return user
 
     def bearer(self, token: str | None) -> User | None:
         """Whose token it is, if it is anybody's and good."""
@@ -71,16 +72,11 @@ class Authenticator:
         return user
 
     def _certified(self, peer: Peer) -> User | None:
-        names: dict[str, list[str]] = {}
-        for part in peer.get("subject", ()):
-            for field, value in part:
-                names.setdefault(field, []).append(value)
-        common = names.get("commonName", [])
         end = peer.get("notAfter")
         # A connection may outlive the certificate it began with.
-        if len(common) != 1 or not common[0] or not end or self._is_over(end):
+        if not end or self._is_over(end):
             return None
-        return User(common[0], tuple(names.get("organizationName", ())))
+        return _subject(peer.get("subject", ()))
 
     def _is_over(self, end: str) -> bool:
         return _seconds(end) <= self._clock.now().timestamp()
@@ -90,6 +86,19 @@ class Authenticator:
 def _seconds(end: str) -> float:
     """The end of a certificate; asked with every request of a connection, and slow to read."""
     return ssl.cert_time_to_seconds(end)
+
+
+@lru_cache(maxsize=4096)
+def _subject(subject: tuple[tuple[tuple[str, str], ...], ...]) -> User | None:
+    """Whom a certificate names; None when it is not one somebody."""
+    names: dict[str, list[str]] = {}
+    for part in subject:
+        for field, value in part:
+            names.setdefault(field, []).append(value)
+    common = names.get("commonName", [])
+    if len(common) != 1 or not common[0]:
+        return None
+    return authenticated(User(common[0], tuple(names.get("organizationName", ()))))
 
 
 def is_open(path: str) -> bool:
