@@ -140,6 +140,9 @@ class App:
         except Failure as refused:
             await self._finish(send, request, _told(refused), began, refused)
             return
+        except Exception as broken:
+            self.observer.broke(request, broken)
+            raise
         await self.observer.answered(request, Ending(answer.code, self.clock.monotonic() - began))
 
     async def _finish(

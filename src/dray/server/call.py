@@ -43,7 +43,7 @@ class User(msgspec.Struct, frozen=True):
     def node(self) -> str | None:
         """The name of the node, when a node asks."""
         if NODES in self.groups and self.name.startswith(NODE_PREFIX):
-            return self.name.removeprefix(NODE_PREFIX)
+            return self.name.removeprefix(NODE_PREFIX) or None
         return None
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from typing import Any
 
 from dray.clock import SystemClock
@@ -47,8 +47,8 @@ class Noting:
         raise AssertionError("nobody was slow")
 
 
-async def told(error: Exception) -> tuple[list[dict[str, Any]], Noting]:
-    """What is sent when a stream ends in an error."""
+async def told(error: Exception, door: Any = None) -> tuple[list[dict[str, Any]], Noting]:
+    """What is sent when a stream ends in an error, and what is noted."""
 
     async def parts() -> AsyncIterator[bytes]:
         yield b"first"
@@ -57,7 +57,7 @@ async def told(error: Exception) -> tuple[list[dict[str, Any]], Noting]:
     async def answer(request: Request) -> Answer:
         return Answer(200, parts())
 
-    noting, door = Noting(), Open()
+    noting, door = Noting(), door or Open()
     app = App(Routes(()), door, door, noting, answer, answer, SystemClock())
     arrived = asyncio.Event()
 
@@ -73,7 +73,8 @@ async def told(error: Exception) -> tuple[list[dict[str, Any]], Noting]:
         sent.append(message)
 
     scope = {"type": "http", "method": "GET", "path": "/page", "headers": [], "client": ("10.0.0.1", 1)}
-    await app(scope, receive, send)
+    with suppress(ZeroDivisionError):
+        await app(scope, receive, send)
     return sent, noting
 
 
@@ -84,3 +85,25 @@ def test_a_stream_that_breaks_is_noted_and_left_unfinished():
         assert sent[-1]["more_body"]
         assert noting.broken == [error]
         assert [ending.code for ending in noting.endings] == [200]
+
+
+class Broken(Open):
+    """Does not know what to think."""
+
+    def permit(self, call: Call, user: User, headers: Any) -> Permit:
+        raise ZeroDivisionError
+
+
+def test_a_door_that_breaks_is_noted():
+    """Nobody learnt why such a request failed."""
+    sent, noting = asyncio.run(told(ValueError(), Broken()))
+    assert sent == []
+    assert [type(error) for error in noting.broken] == [ZeroDivisionError]
+
+
+def test_a_node_has_a_name():
+    nodes = ("system:nodes",)
+    assert User("system:node:n1", nodes).node == "n1"
+    assert User("system:node:", nodes).node is None
+    assert User("n1", nodes).node is None
+    assert User("system:node:n1").node is None
