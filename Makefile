@@ -105,6 +105,9 @@ faults: $(READY) ## Long fault runs, one after the other, in full size (FAULTS=s
 .PHONY: bench
 bench: $(BENCH_DEPS) ## Measure, also against the Python kubernetes client
 	@$(PY) -m bench
+	@$(PY) -m bench.store
+	@$(PY) -m bench.client
+	@$(PY) -m bench.server
 
 .PHONY: docs
 docs: $(READY) ## Generate docs/reference from the tables
