@@ -10,11 +10,11 @@ lets it look less often, as a service with a large cache should.
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import gc
 import multiprocessing
 import socket
-import sys
 import time
 from typing import Any
 
@@ -192,14 +192,16 @@ async def main(rounds: int, address: str) -> None:
 
 
 if __name__ == "__main__":
+    options = argparse.ArgumentParser(prog="python -m bench.client", description=__doc__)
+    options.add_argument("rounds", type=int, nargs="?", default=3, help="rounds, of which the best counts")
+    rounds = options.parse_args().rounds
     listening = socket.socket()
     listening.bind(("127.0.0.1", 0))
     server = multiprocessing.get_context("fork").Process(target=serve, args=(listening,), daemon=True)
     server.start()
     time.sleep(3)
     try:
-        count = int(sys.argv[1]) if len(sys.argv) > 1 else 3
-        asyncio.run(main(count, f"http://127.0.0.1:{listening.getsockname()[1]}"))
+        asyncio.run(main(rounds, f"http://127.0.0.1:{listening.getsockname()[1]}"))
     finally:
         server.terminate()
         server.join()

@@ -1,4 +1,4 @@
-"""Writes per second of the stores, each a compare-and-swap of 800 bytes: `python bench/store.py [SECONDS]`.
+"""Writes per second of the stores, each a compare-and-swap of 800 bytes: `python -m bench.store [SECONDS]`.
 
 sqlite runs with full durability: an acknowledged write is on the disk. The floor below it is what an append
 followed by fdatasync costs on the same disk, one at a time; `x` says how many times that floor was reached,
@@ -9,11 +9,11 @@ write the event loop is kept busy for 200 µs, as by a request over HTTP.
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import contextlib
 import os
 import sqlite3
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -146,4 +146,6 @@ async def main(seconds: float) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(float(sys.argv[1]) if len(sys.argv) > 1 else 3.0))
+    options = argparse.ArgumentParser(prog="python -m bench.store", description=__doc__)
+    options.add_argument("seconds", type=float, nargs="?", default=3.0, help="time of each measurement")
+    asyncio.run(main(options.parse_args().seconds))
