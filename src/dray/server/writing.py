@@ -134,7 +134,8 @@ class Writing:
         warnings += map(str, dropped)
         changed = _substance(draft.document) != _substance(before.document)
         metadata = births.over_time(kind, draft.metadata, before.metadata, changed=changed)
-        draft = draft.with_metadata(metadata)
+        if draft.metadata is not before.metadata or metadata != before.metadata:
+            draft = draft.with_metadata(metadata)
         judge = validate_status_update if subresource == "status" else validate_update
         errors = [*judge(draft.view, before.view), *(() if subresource else unsettled(draft, before))]
         if errors:
@@ -176,10 +177,7 @@ def _writable(draft: Draft, before: Draft, subresource: str) -> Draft:
     """The stored object with just those parts of the draft that the request may write."""
     kind = draft.kind
     if subresource == "status":
-        changed = before.with_status_of(draft)
-        return changed.with_metadata(
-            {**before.metadata, "managedFields": draft.metadata.get("managedFields")}
-        )
+        return before.with_status_of(draft)
     if subresource == "finalize":
         spec = {**(before.document.get("spec") or {})}
         spec["finalizers"] = (draft.document.get("spec") or {}).get("finalizers") or []
