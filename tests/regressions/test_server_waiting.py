@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Any
 
 import pytest
 
 from dray.server import cache as caches
 from dray.server.cache import Cache
-from dray.store import Put
-from dray.store.errors import StoreError
+from dray.store import Batch, Page, Put
+from dray.store.errors import Compacted, StoreError
 from dray.store.memory import MemoryStore
 from tests.contract.api import path, serving
 
@@ -47,3 +50,55 @@ async def test_the_future_is_answered_in_time_and_costs_nothing() -> None:
         said = await api.ask("GET", path("configmaps"), resourceVersion=10**15)
         assert said.code == 504
         assert "Too large resource version" in said.message
+
+
+class Forgetful(MemoryStore):
+    """A store that has forgotten the past, and then does not answer for a while."""
+
+    forgot = silent = 0
+
+    async def watch(
+        self, prefix: bytes, after_revision: int, *, bookmarks: float | None = None
+    ) -> AsyncGenerator[Batch, None]:
+        if self._is_forgetting():
+            self.forgot -= 1
+            raise Compacted(after_revision, after_revision + 1)
+        async with aclosing(super().watch(prefix, after_revision, bookmarks=bookmarks)) as batches:
+            async for batch in batches:
+                yield batch
+                if self._is_forgetting():
+                    break
+
+    def _is_forgetting(self) -> bool:
+        return self.forgot > 0
+
+    async def range(self, prefix: bytes, **more: Any) -> Page:
+        if self.silent:
+            self.silent -= 1
+            raise StoreError("no answer")
+        return await super().range(prefix, **more)
+
+
+async def test_a_cache_that_must_read_everything_anew_tries_until_it_can(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The server ended when the store did not answer right after it had forgotten the past."""
+    monkeypatch.setattr(caches, "RETRY_SECONDS", 0.01)
+    async with Forgetful() as store:
+        cache = Cache(store)
+        await cache.fill()
+        following = asyncio.create_task(cache.follow())
+        await asyncio.sleep(0)
+        store.forgot, store.silent = 2, 2
+        await store.txn([], [Put(b"/key", b"value")])
+        async with asyncio.timeout(5):
+            while store.forgot or store.silent or cache.row(b"/key") is None:
+                assert not following.done()
+                await asyncio.sleep(0.005)
+            await store.txn([], [Put(b"/key", b"other")])
+            await cache.caught_up()
+        entry = cache.row(b"/key")
+        assert entry is not None
+        assert entry.value == b"other"
+        assert cache.trouble is None
+        following.cancel()

@@ -89,13 +89,18 @@ class Cache:
     async def follow(self) -> None:
         """Follow the store until it is closed; the owner runs this as a task."""
         try:
+            gap = False
             while True:
                 try:
+                    if gap:
+                        await self.fill()
+                        gap = False
                     await self._follow()
                 except (Closed, Damaged):
                     raise
                 except Compacted:
-                    await self.fill()
+                    # Not filled here: the store may not answer just now, and that is no reason to end.
+                    gap = True
                 except StoreError as broken:
                     self._trouble = f"the store cannot be followed: {broken}"
                     await asyncio.sleep(RETRY_SECONDS)
