@@ -9,12 +9,21 @@ from typing import Any
 
 import pytest
 
+from dray.api.kinds import known_kind
 from dray.server import cache as caches
 from dray.server.cache import Cache
+from dray.server.call import Call, Request, User
+from dray.server.drafts import Draft
+from dray.server.failures import Failure
+from dray.server.held import key
+from dray.server.registry import Keep, Registry
 from dray.store import Batch, Page, Put
 from dray.store.errors import Compacted, StoreError
 from dray.store.memory import MemoryStore
 from tests.contract.api import path, serving
+from tests.contract.documents import config
+
+CONFIGS = known_kind("", "ConfigMap")
 
 
 async def test_who_stops_waiting_for_a_revision_is_forgotten() -> None:
@@ -102,3 +111,26 @@ async def test_a_cache_that_must_read_everything_anew_tries_until_it_can(
         assert entry.value == b"other"
         assert cache.trouble is None
         following.cancel()
+
+
+class Late(MemoryStore):
+    """A store that does not say how far it has come."""
+
+    async def revision(self) -> int:
+        return 1
+
+
+async def test_a_lost_race_behind_a_cache_that_does_not_follow_is_a_failure_like_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What the server does by itself counts on failures only."""
+    monkeypatch.setattr(caches, "PATIENCE_SECONDS", 0.05)
+    async with Late() as store:
+        cache = Cache(store)
+        await cache.fill()
+        await store.txn([], [Put(key(CONFIGS, "default", "c"), b"{}")])
+        request = Request(Call("create", "", CONFIGS, "", "v1", "configmaps", "default", "c"), User("u"))
+        draft = Draft.of_document(config("c"))
+        with pytest.raises(Failure, match="does not come to 2") as failed:
+            await Registry(store, cache, []).write(request, CONFIGS, "default", "c", lambda old: Keep(draft))
+        assert failed.value.code == 503

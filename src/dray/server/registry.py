@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Final
 
@@ -110,13 +110,13 @@ class Registry:
             if isinstance(outcome, Written):
                 return outcome
             contended = outcome.failed[0].compare.key if outcome.failed else place
-            await self.cache.reached(outcome.revision)
+            await self._followed(self.cache.reached(outcome.revision))
         raise conflict(kind, name, "too many others write at the same time; try again")
 
     async def _attempt(
         self, request: Request, kind: Kind, named: tuple[str, str], place: bytes, decide: Decide
     ) -> Written | Conflict:
-        await self._caught_up()
+        await self._followed(self.cache.caught_up())
         old = self.cache.at(place)
         wanted = decide(old)
         if isinstance(wanted, Same):
@@ -163,9 +163,11 @@ class Registry:
         self._noted(isinstance(outcome, Committed), time.perf_counter() - begun)
         return outcome
 
-    async def _caught_up(self) -> None:
+    @staticmethod
+    async def _followed(cache: Awaitable[object]) -> None:
+        """Wait for the cache; one that does not follow is a failure like others."""
         try:
-            await self.cache.caught_up()
+            await cache
         except StoreError as broken:
             raise unavailable(f"the store does not answer: {broken}") from None
 
