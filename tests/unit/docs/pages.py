@@ -112,7 +112,7 @@ def session(block: Block) -> list[tuple[int, str, str]]:
 def play(page: str, folder: Path, sessions: str = "console") -> list[Mismatch]:
     """Do everything a page shows, in a folder; what comes out differently.
 
-    `sessions` is the language of the blocks that are typed; `console kubectl` needs more than every machine has.
+    `sessions` is the language of blocks that are typed; `console kubectl` needs more than every machine has.
     """
     wrong: list[Mismatch] = []
     names: dict[str, Any] = {"__name__": "page"}
