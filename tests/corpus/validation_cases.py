@@ -47,10 +47,12 @@ class Case:
         if "capacity" in self.document:
             return frozenset()
         try:
-            found = decode_document(self.document["object"]).unknown
+            found = decode_document(self.document["object"])
         except DecodeError:
             return frozenset({self.document["object"]["kind"]})
-        return frozenset(field.name for field in found)
+        if found.kind.bystander:  # kept, and not judged
+            return frozenset({found.kind.name})
+        return frozenset(field.name for field in found.unknown)
 
     @cached_property
     def objects(self) -> tuple[Any, ...]:
