@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from dray.cli.doctor_audit import command
+from dray.cli.door import dray
 from dray.errors import InputError
 from dray.server.audit.file import ChainFile
 
 
 def typed(*arguments: str) -> tuple[int, str]:
-    ended = CliRunner().invoke(command, arguments, standalone_mode=False)
+    ended = CliRunner().invoke(dray, ["doctor", "audit", *arguments], standalone_mode=False)
     if ended.exception is not None:
         raise ended.exception
     return ended.return_value, ended.output
