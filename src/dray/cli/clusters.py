@@ -11,6 +11,7 @@ import click
 
 from dray.allocator.admit import Admission
 from dray.allocator.stock import Stock
+from dray.claims.naming import Name
 from dray.cli import files
 from dray.cli.door import BROKEN
 from dray.cli.report import clean
@@ -20,7 +21,6 @@ from dray.gates import GateSet
 from dray.manifests import Document, Source, read
 from dray.sim.bundle import Bundle, BundleError, gather, listed
 from dray.sim.placing import stock_of
-from dray.sim.subjects import Name
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from dray.allocator.wants import named
+from dray.claims.naming import Name
 from dray.cli.clusters import (
     Cluster,
     check_node,
@@ -31,7 +32,6 @@ from dray.manifests import as_json
 from dray.sim.bundle import listed
 from dray.sim.identity import new_share_id
 from dray.sim.placing import Limits, NotPlaced, Outcome, place
-from dray.sim.subjects import Name
 
 _WIDTH, _WIDEST = 100, 120
 """Columns where there is no screen, and the most of one that a page takes."""

@@ -26,9 +26,10 @@ from dray.allocator.usage import Usage
 from dray.allocator.wants import Ask, ask_of, named
 from dray.api.core import Node, Pod
 from dray.api.resource import AllocationResult, ConsumerReference, ResourceClaim
+from dray.claims.naming import Name
 from dray.errors import AllocationFault
 from dray.sim.bundle import Bundle, listed
-from dray.sim.subjects import Claims, Name, Subject, waiting_pods
+from dray.sim.subjects import Claims, Subject, waiting_pods
 
 FIRST_CHOICE = 8
 """What a request earns a node when it gets its first alternative; every further one earns one less."""

@@ -11,21 +11,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dray.api.core import Pod, PodResourceClaim
-from dray.api.meta import ObjectMeta, OwnerRef
+from dray.api.meta import ObjectMeta
 from dray.api.resource import ResourceClaim, ResourceClaimTemplate
+from dray.claims.naming import ENTRY_ANNOTATION, Name, name_of, owner_of
+from dray.claims.reservation import MOST_CONSUMERS, is_over
 from dray.sim.bundle import Bundle
 
-MOST_CONSUMERS = 256
-"""Entries `status.reservedFor` can hold."""
-
-ENTRY_ANNOTATION = "resource.kubernetes.io/pod-claim-name"
-"""Set by the claim controller on a claim made from a template: the entry of the pod it stands for."""
-
 _LONGEST_NAME = 253
-_OVER = ("Succeeded", "Failed")
-
-Name = tuple[str, str]
-"""Namespace and name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +52,9 @@ class Claims:
     """The claims of a bundle by name, while pods are being placed; allocations are written back here."""
 
     def __init__(self, bundle: Bundle) -> None:
-        self._claims = {_name(claim.metadata): claim for claim in bundle.claims}
-        self._templates = {_name(template.metadata): template for template in bundle.templates}
-        self._classic = {_name(claim.metadata) for claim in bundle.classic_claims}
+        self._claims = {name_of(claim.metadata): claim for claim in bundle.claims}
+        self._templates = {name_of(template.metadata): template for template in bundle.templates}
+        self._classic = {name_of(claim.metadata) for claim in bundle.classic_claims}
         # Claims made from templates earlier: namespace, owner and entry lead to the name.
         self._made: dict[tuple[str, str, str], Name] = {
             (name[0], owner.uid or owner.name, claim.metadata.annotations.get(ENTRY_ANNOTATION, "")): name
@@ -77,7 +69,7 @@ class Claims:
 
     def keep(self, claim: ResourceClaim) -> None:
         """Remember a claim as it is from now on."""
-        self._claims[_name(claim.metadata)] = claim
+        self._claims[name_of(claim.metadata)] = claim
 
     def of(self, pod: Pod) -> Subject:
         """A pod with its claims; the first obstacle when they cannot all be had."""
@@ -153,38 +145,21 @@ class Claims:
             number += 1
             name = f"{base[: _LONGEST_NAME - 6]}-{number}"
         given = template.spec.metadata
-        owner = OwnerRef(
-            api_version="v1",
-            kind="Pod",
-            name=pod.metadata.name,
-            uid=pod.metadata.uid,
-            controller=True,
-            block_owner_deletion=True,
-        )
         metadata = ObjectMeta(
             name=name,
             namespace=namespace,
             labels=given.labels,
             annotations={**given.annotations, ENTRY_ANNOTATION: entry},
-            owner_references=(owner,),
+            owner_references=(owner_of(pod),),
         )
         return ResourceClaim(metadata=metadata, spec=template.spec.spec)
 
 
 def waiting_pods(bundle: Bundle) -> list[Pod]:
     """Pods that still need a place, highest priority first, else as in the manifests."""
-    found = [pod for pod in bundle.pods if pod.spec.resource_claims and not _is_over(pod)]
+    found = [pod for pod in bundle.pods if pod.spec.resource_claims and not is_over(pod)]
     return sorted(found, key=lambda pod: -(pod.spec.priority or 0))
 
 
 def _made_key(pod: Pod, entry: PodResourceClaim) -> tuple[str, str, str]:
     return pod.metadata.namespace, pod.metadata.uid or pod.metadata.name, entry.name
-
-
-def _is_over(pod: Pod) -> bool:
-    leaving = pod.metadata.deletion_timestamp is not None and not pod.spec.node_name
-    return leaving or pod.status.phase in _OVER
-
-
-def _name(metadata: ObjectMeta) -> Name:
-    return metadata.namespace, metadata.name

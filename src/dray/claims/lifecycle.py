@@ -1,0 +1,202 @@
+"""The life of a claim: what should happen next to a pod's claims and to a claim, given what is there.
+
+Theory of operation: two questions, each a pure function of what is observed. A pod asks for its claims: those
+of templates are made once, recorded, and, when something else than our scheduler gave the pod its node,
+reserved. A claim asks whether it is still needed: consumers that are over are taken off, with the last of
+them the devices, with the devices the finalizer, and a claim that was made for a pod goes with that pod. Each
+answer is at most one step of each kind; the next step follows from what is observed then, so a crash between
+two steps loses nothing.
+
+Rules for this file: what is observed may be behind. Whoever performs a `Release` because a pod is absent asks
+the server first whether it really is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from dray.api.classic import ClassicClaim
+from dray.api.core import Pod, PodResourceClaim
+from dray.api.resource import ResourceClaim, ResourceClaimTemplate
+from dray.claims import naming, reservation
+from dray.claims.actions import (
+    Action,
+    AnyClaim,
+    CreateClaim,
+    DeleteClaim,
+    LetGo,
+    RecordClaims,
+    Release,
+    Reserve,
+    Tell,
+)
+
+FINALIZER: Final = "resource.kubernetes.io/delete-protection"
+"""Keeps a claim while it has devices."""
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What a decision looks at besides its subject."""
+
+    claim: Callable[[str, str], ResourceClaim | None]
+    """A claim by namespace and name."""
+    owned: Callable[[Pod], Iterable[ResourceClaim]]
+    """The claims that belong to a pod."""
+    template: Callable[[str, str], ResourceClaimTemplate | None]
+    classic: Callable[[str, str], ClassicClaim | None]
+    pod: Callable[[str, str], Pod | None]
+
+
+def next_for_pod(pod: Pod, around: Surroundings) -> list[Action]:
+    """What should happen for a pod's entries."""
+    if reservation.is_over(pod) or pod.metadata.deletion_timestamp is not None:
+        return []
+    actions: list[Action] = []
+    names: list[tuple[str, str | None]] = []
+    for entry in pod.spec.resource_claims:
+        made = _made(pod, entry, around)
+        if isinstance(made, ResourceClaim):
+            names.append((entry.name, made.metadata.name))
+        elif made is not None:
+            actions.append(made)
+    if _news(pod, names):
+        actions.append(RecordClaims(pod, tuple(names)))
+    actions += _reservations(pod, around)
+    return actions
+
+
+def _made(pod: Pod, entry: PodResourceClaim, around: Surroundings) -> ResourceClaim | Action | None:
+    """The claim an entry's template made, or what to do about it; None when there is nothing to do."""
+    if entry.template is not None:
+        return _inline(pod, entry, around)
+    if entry.resource_claim_template_name is None:
+        return None
+    known, name = naming.recorded(pod, entry)
+    if known and name is None:
+        return None
+    namespace = pod.metadata.namespace
+    if name is not None:
+        claim = around.claim(namespace, name)
+        if claim is not None and naming.is_owned(claim.metadata, pod):
+            return claim
+    made = naming.made_for(pod, entry, around.owned(pod))
+    if made is not None:
+        return made
+    template = around.template(namespace, entry.resource_claim_template_name)
+    if template is None:
+        text = (
+            f"entry {entry.name}: ResourceClaimTemplate {entry.resource_claim_template_name} does not exist"
+        )
+        return Tell(pod, "FailedResourceClaimCreation", text)
+    return CreateClaim(pod, entry.name, naming.from_template(template, pod, entry))
+
+
+def _inline(pod: Pod, entry: PodResourceClaim, around: Surroundings) -> Action | None:
+    """The classic claim of an inline template: made once, by name; a stranger of that name blocks the pod."""
+    name = naming.classic_name(pod, entry)
+    claim = around.classic(pod.metadata.namespace, name)
+    if claim is None:
+        return CreateClaim(pod, entry.name, naming.from_inline(pod, entry))
+    if naming.is_owned(claim.metadata, pod):
+        return None
+    text = (
+        f"entry {entry.name}: claim {name} exists and does not belong to this pod; "
+        "delete it, or give it an owner reference to the pod"
+    )
+    return Tell(pod, "FailedResourceClaimCreation", text)
+
+
+def _news(pod: Pod, names: Sequence[tuple[str, str | None]]) -> bool:
+    """Whether the pod's status does not say all of this yet."""
+    said = {status.name: status.resource_claim_name for status in pod.status.resource_claim_statuses}
+    return any(entry not in said or said[entry] != name for entry, name in names)
+
+
+def _reservations(pod: Pod, around: Surroundings) -> Iterator[Action]:
+    """A pod that got its node from somebody else still needs its claims reserved, where that is possible."""
+    if not pod.spec.node_name:
+        return
+    for entry in pod.spec.resource_claims:
+        claim = claim_of(pod, entry, around)
+        if claim is None or reservation.is_reserved(claim, pod):
+            continue
+        name = claim.metadata.name
+        if claim.status.allocation is None:
+            text = (
+                f"claim {name} has no devices, and the pod was put on node {pod.spec.node_name} without them"
+            )
+            yield Tell(pod, "FailedResourceClaimReservation", text)
+        elif why := reservation.why_not(claim, pod):
+            yield Tell(pod, "FailedResourceClaimReservation", why)
+        else:
+            yield Reserve(claim, reservation.consumer_of(pod))
+
+
+def claim_of(pod: Pod, entry: PodResourceClaim, around: Surroundings) -> ResourceClaim | None:
+    """The claim an entry stands for, if it is there and is the pod's to use."""
+    if entry.resource_claim_name is not None:
+        return around.claim(pod.metadata.namespace, entry.resource_claim_name)
+    known, name = naming.recorded(pod, entry)
+    if not known or name is None:
+        return None
+    claim = around.claim(pod.metadata.namespace, name)
+    return claim if claim is not None and naming.is_owned(claim.metadata, pod) else None
+
+
+def next_for_claim(claim: ResourceClaim, around: Surroundings) -> list[Action]:
+    """What should happen to a claim: one step of release, and its end with its pod."""
+    over = frozenset(
+        consumer.uid
+        for consumer in claim.status.reserved_for
+        if reservation.is_pod(consumer) and _is_gone(claim, consumer.name, consumer.uid, around)
+    )
+    left = [consumer for consumer in claim.status.reserved_for if consumer.uid not in over]
+    allocated = claim.status.allocation is not None
+    actions: list[Action] = []
+    if over or (allocated and not left and _released(claim)):
+        actions.append(Release(claim, over, deallocate=not left))
+    elif not allocated and not left and FINALIZER in claim.metadata.finalizers:
+        actions.append(LetGo(claim))
+    if claim.metadata.deletion_timestamp is None and not left and _owner_is_over(claim, around):
+        actions.append(DeleteClaim(claim))
+    return actions
+
+
+def _is_gone(claim: AnyClaim, name: str, uid: str, around: Surroundings) -> bool:
+    """Whether the pod behind an entry is over: ended, deleted, or replaced by another of its name."""
+    pod = around.pod(claim.metadata.namespace, name)
+    return pod is None or pod.metadata.uid != uid or reservation.is_over(pod)
+
+
+def _released(claim: ResourceClaim) -> bool:
+    """Whether devices that nobody uses go back: those a scheduler gave, and those of a claim on its way out.
+
+    A claim that was allocated by hand and is not reserved yet waits for its consumer.
+    """
+    return FINALIZER in claim.metadata.finalizers or claim.metadata.deletion_timestamp is not None
+
+
+def _owner_is_over(claim: AnyClaim, around: Surroundings) -> bool:
+    """Whether a claim was made for a pod that is over; a pod that is gone is the collector's business."""
+    for owner in claim.metadata.owner_references:
+        if owner.kind == "Pod" and owner.api_version == "v1":
+            pod = around.pod(claim.metadata.namespace, owner.name)
+            return pod is not None and pod.metadata.uid == owner.uid and reservation.is_over(pod)
+    return False
+
+
+def next_for_classic(claim: ClassicClaim, around: Surroundings) -> list[Action]:
+    """What should happen to a classic claim: users that are over go, and it ends with its pod."""
+    over = frozenset(
+        user.uid
+        for user in claim.status.reserved_for
+        if user.kind == "Pod" and _is_gone(claim, user.name, user.uid, around)
+    )
+    left = [user for user in claim.status.reserved_for if user.uid not in over]
+    actions: list[Action] = [Release(claim, over, deallocate=False)] if over else []
+    if claim.metadata.deletion_timestamp is None and not left and _owner_is_over(claim, around):
+        actions.append(DeleteClaim(claim))
+    return actions

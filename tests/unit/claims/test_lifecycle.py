@@ -1,0 +1,234 @@
+"""What should happen next to the claims of a pod, and to a claim, as a table of small worlds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dray.api.classic import ClassicClaim
+from dray.api.classic.resourceclaim import ClassicClaimSpec, ClassicClaimStatus
+from dray.api.core import Pod
+from dray.api.core.pod import InlineTemplate, PodResourceClaim, PodResourceClaimStatus, PodSpec, PodStatus
+from dray.api.meta import ObjectMeta, OwnerRef
+from dray.api.resource import (
+    AllocationResult,
+    ConsumerReference,
+    ResourceClaim,
+    ResourceClaimStatus,
+    ResourceClaimTemplate,
+)
+from dray.api.resource.template import ResourceClaimTemplateSpec
+from dray.claims import naming
+from dray.claims.actions import CreateClaim, DeleteClaim, LetGo, RecordClaims, Release, Reserve, Tell
+from dray.claims.lifecycle import FINALIZER, Surroundings, next_for_claim, next_for_classic, next_for_pod
+
+TEMPLATE = ResourceClaimTemplate(
+    metadata=ObjectMeta(name="t", namespace="ns"),
+    spec=ResourceClaimTemplateSpec(metadata=ObjectMeta(labels={"a": "b"}, annotations={"c": "d"})),
+)
+
+
+class World:
+    """Some objects, as a controller would see them."""
+
+    def __init__(self, *objects: Any) -> None:
+        self.objects = objects
+
+    def around(self) -> Surroundings:
+        return Surroundings(
+            claim=lambda ns, name: self._one(ResourceClaim, ns, name),
+            owned=lambda pod: [
+                each
+                for each in self.objects
+                if isinstance(each, ResourceClaim) and naming.is_owned(each.metadata, pod)
+            ],
+            template=lambda ns, name: self._one(ResourceClaimTemplate, ns, name),
+            classic=lambda ns, name: self._one(ClassicClaim, ns, name),
+            pod=lambda ns, name: self._one(Pod, ns, name),
+        )
+
+    def _one(self, kind: Any, namespace: str, name: str) -> Any:
+        for each in self.objects:
+            if isinstance(each, kind) and each.metadata.namespace == namespace and each.metadata.name == name:
+                return each
+        return None
+
+
+def pod(
+    *entries: PodResourceClaim, phase: str = "Pending", node: str = "", uid: str = "u1", **more: Any
+) -> Pod:
+    recorded = more.pop("recorded", {})
+    statuses = tuple(PodResourceClaimStatus(name=k, resource_claim_name=v) for k, v in recorded.items())
+    return Pod(
+        metadata=ObjectMeta(name="p", namespace="ns", uid=uid, **more),
+        spec=PodSpec(resource_claims=entries, node_name=node),
+        status=PodStatus(phase=phase, resource_claim_statuses=statuses),
+    )
+
+
+def claim(
+    name: str = "c",
+    *,
+    users: tuple[str, ...] = (),
+    allocated: bool = False,
+    owner: str = "",
+    entry: str = "",
+    **metadata: Any,
+) -> ResourceClaim:
+    owners = (OwnerRef(api_version="v1", kind="Pod", name="p", uid=owner),) if owner else ()
+    annotations = {naming.ENTRY_ANNOTATION: entry} if entry else {}
+    return ResourceClaim(
+        metadata=ObjectMeta(
+            name=name,
+            namespace="ns",
+            uid=f"uid-{name}",
+            owner_references=owners,
+            annotations=annotations,
+            **metadata,
+        ),
+        status=ResourceClaimStatus(
+            allocation=AllocationResult() if allocated else None,
+            reserved_for=tuple(ConsumerReference(resource="pods", name="p", uid=user) for user in users),
+        ),
+    )
+
+
+FROM_TEMPLATE = PodResourceClaim(name="gpu", resource_claim_template_name="t")
+BY_NAME = PodResourceClaim(name="gpu", resource_claim_name="c")
+DELETED: dict[str, Any] = {"deletion_timestamp": "2026-01-01T00:00:00Z"}
+
+
+class TestPods:
+    def test_a_template_makes_one_claim(self):
+        waiting = pod(FROM_TEMPLATE)
+        (action,) = next_for_pod(waiting, World(TEMPLATE, waiting).around())
+        assert isinstance(action, CreateClaim)
+        made = action.claim.metadata
+        assert (made.generate_name, made.namespace, made.name) == ("p-gpu-", "ns", "")
+        assert made.labels == {"a": "b"}
+        assert made.annotations == {"c": "d", "resource.kubernetes.io/pod-claim-name": "gpu"}
+        assert made.owner_references[0].uid == "u1"
+        assert made.owner_references[0].controller is True
+
+    def test_the_template_itself_is_left_alone(self):
+        waiting = pod(FROM_TEMPLATE)
+        next_for_pod(waiting, World(TEMPLATE, waiting).around())
+        assert TEMPLATE.spec.metadata.annotations == {"c": "d"}
+
+    def test_a_claim_that_was_made_is_recorded_and_not_made_again(self):
+        waiting, made = pod(FROM_TEMPLATE), claim("p-gpu-x", owner="u1", entry="gpu")
+        actions = next_for_pod(waiting, World(TEMPLATE, made, waiting).around())
+        assert actions == [RecordClaims(waiting, (("gpu", "p-gpu-x"),))]
+
+    def test_what_is_recorded_needs_nothing(self):
+        waiting = pod(FROM_TEMPLATE, recorded={"gpu": "p-gpu-x"})
+        made = claim("p-gpu-x", owner="u1", entry="gpu")
+        assert next_for_pod(waiting, World(TEMPLATE, made, waiting).around()) == []
+
+    def test_two_entries_are_recorded_together(self):
+        other = PodResourceClaim(name="nic", resource_claim_template_name="t")
+        waiting = pod(FROM_TEMPLATE, other)
+        world = World(claim("a", owner="u1", entry="gpu"), claim("b", owner="u1", entry="nic"), waiting)
+        assert next_for_pod(waiting, world.around()) == [RecordClaims(waiting, (("gpu", "a"), ("nic", "b")))]
+
+    def test_a_claim_of_an_earlier_pod_of_that_name_is_not_used(self):
+        waiting, earlier = pod(FROM_TEMPLATE), claim("p-gpu-x", owner="u0", entry="gpu")
+        (action,) = next_for_pod(waiting, World(TEMPLATE, earlier, waiting).around())
+        assert isinstance(action, CreateClaim)
+
+    def test_a_missing_template_is_told(self):
+        waiting = pod(FROM_TEMPLATE)
+        (action,) = next_for_pod(waiting, World(waiting).around())
+        assert isinstance(action, Tell)
+        assert "ResourceClaimTemplate t does not exist" in action.text
+
+    @pytest.mark.parametrize("over", [{"phase": "Succeeded"}, {"phase": "Failed"}, DELETED])
+    def test_a_pod_that_is_over_gets_nothing(self, over):
+        waiting = pod(FROM_TEMPLATE, **over)
+        assert next_for_pod(waiting, World(TEMPLATE, waiting).around()) == []
+
+    @pytest.mark.req("K3063-096", "K3063-103")
+    def test_an_inline_template_makes_a_classic_claim_by_name(self):
+        inline = InlineTemplate(spec=ClassicClaimSpec(resource_class_name="fpga"))
+        waiting = pod(PodResourceClaim(name="fpga", template=inline))
+        (action,) = next_for_pod(waiting, World(waiting).around())
+        assert isinstance(action, CreateClaim)
+        assert (action.claim.metadata.name, action.claim.spec) == ("p-fpga", inline.spec)
+
+    def test_a_stranger_of_that_name_blocks_the_pod(self):
+        waiting = pod(PodResourceClaim(name="fpga", template=InlineTemplate()))
+        stranger = ClassicClaim(metadata=ObjectMeta(name="p-fpga", namespace="ns"))
+        (action,) = next_for_pod(waiting, World(stranger, waiting).around())
+        assert isinstance(action, Tell)
+        assert "does not belong to this pod" in action.text
+
+    def test_a_pod_that_somebody_else_placed_gets_its_claim_reserved(self):
+        placed, taken = pod(BY_NAME, node="n"), claim(allocated=True)
+        (action,) = next_for_pod(placed, World(taken, placed).around())
+        assert action == Reserve(taken, ConsumerReference(resource="pods", name="p", uid="u1"))
+
+    def test_a_pod_that_was_placed_without_devices_is_told(self):
+        placed = pod(BY_NAME, node="n")
+        (action,) = next_for_pod(placed, World(claim(), placed).around())
+        assert isinstance(action, Tell)
+        assert "has no devices" in action.text
+
+
+class TestClaims:
+    def test_a_running_consumer_keeps_everything(self):
+        taken, running = claim(users=("u1",), allocated=True), pod(phase="Running", node="n")
+        assert next_for_claim(taken, World(running).around()) == []
+
+    @pytest.mark.parametrize(
+        "after",
+        [
+            [],
+            [pod(uid="u2")],
+            [pod(phase="Succeeded", node="n")],
+            [pod(phase="Failed", node="n")],
+            [pod(**DELETED)],
+        ],
+        ids=["gone", "replaced", "succeeded", "failed", "never ran"],
+    )
+    def test_the_last_consumer_takes_the_devices_along(self, after):
+        taken = claim(users=("u1",), allocated=True)
+        assert next_for_claim(taken, World(*after).around()) == [Release(taken, frozenset({"u1"}), True)]
+
+    def test_a_pod_that_is_being_stopped_still_counts(self):
+        taken = claim(users=("u1",), allocated=True)
+        assert next_for_claim(taken, World(pod(node="n", phase="Running", **DELETED)).around()) == []
+
+    def test_other_consumers_are_kept(self):
+        group = ConsumerReference(api_group="jobs", resource="groups", name="g", uid="g1")
+        ours = ConsumerReference(resource="pods", name="p", uid="u1")
+        taken = ResourceClaim(
+            metadata=ObjectMeta(name="c", namespace="ns"),
+            status=ResourceClaimStatus(allocation=AllocationResult(), reserved_for=(group, ours)),
+        )
+        assert next_for_claim(taken, World().around()) == [Release(taken, frozenset({"u1"}), False)]
+
+    def test_a_cold_start_finds_what_was_left(self):
+        left = claim(allocated=True, finalizers=(FINALIZER,), **DELETED)
+        assert next_for_claim(left, World().around()) == [Release(left, frozenset(), True)]
+
+    def test_the_finalizer_goes_after_the_devices(self):
+        left = claim(finalizers=(FINALIZER,), **DELETED)
+        assert next_for_claim(left, World().around()) == [LetGo(left)]
+
+    def test_what_was_allocated_by_hand_waits_for_its_consumer(self):
+        assert next_for_claim(claim(allocated=True), World().around()) == []
+
+    def test_a_claim_goes_when_its_pod_is_over(self):
+        made = claim(owner="u1", entry="gpu")
+        assert next_for_claim(made, World(pod(phase="Succeeded")).around()) == [DeleteClaim(made)]
+        assert next_for_claim(made, World(pod(phase="Running", node="n")).around()) == []
+
+
+def test_a_classic_claim_only_loses_its_users():
+    user = OwnerRef(api_version="v1", kind="Pod", name="p", uid="u1")
+    taken = ClassicClaim(
+        metadata=ObjectMeta(name="c", namespace="ns"), status=ClassicClaimStatus(reserved_for=(user,))
+    )
+    assert next_for_classic(taken, World().around()) == [Release(taken, frozenset({"u1"}), False)]
+    assert next_for_classic(taken, World(pod(node="n", phase="Running")).around()) == []
