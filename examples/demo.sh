@@ -66,5 +66,6 @@ cat <<'TEXT'
   dray explain -f FOLDER                   your own manifests, or the output of `kubectl get -o yaml`
   dray lint -o json FOLDER                 the same folder checked, for a program or for CI
   dray gates                               the features behind these objects, each with a switch
+  dray server                              a Kubernetes API for all of it: docs/guides/run-a-server.md
   docs/start/ten-minutes.md                the same at walking pace, and from Python
 TEXT
