@@ -174,6 +174,16 @@ def kind_of_type(cls: type) -> Kind:
         ) from None
 
 
+_BY_VIEW: Mapping[type, Kind] = MappingProxyType(
+    {kind.type: kind for kind in KINDS if kind.open and [row.type for row in KINDS].count(kind.type) == 1}
+)
+
+
+def kind_read_as(cls: type) -> Kind:
+    """The row whose objects are read as this struct: its own, or an open kind's projection."""
+    return _BY_VIEW.get(cls) or kind_of_type(cls)
+
+
 def kind_named(group: str, name: str) -> Kind | None:
     """The row of a kind, if we serve it."""
     return _BY_NAME.get((group, name))

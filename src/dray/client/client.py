@@ -1,8 +1,9 @@
 """The verbs of the API on kinds: structs for closed kinds, documents for open ones.
 
-Theory of operation: a call names a kind (its row, or the struct of a closed kind) and gets back what the
-server stored, so a field that the server dropped is seen to be missing. The version that goes over the wire
-is negotiated; older ones are converted, so callers only ever see the internal form.
+Theory of operation: a call names a kind (its row, or the struct its objects are read as) and gets back what
+the server stored, so a field that the server dropped is seen to be missing. An open kind named by its row is
+read as documents; named by its struct, as that projection, which is for reading only. The version that goes
+over the wire is negotiated; older ones are converted, so callers only ever see the internal form.
 
 Rules for this file: a struct read from the server and written back as a whole erases what we do not know.
 Open kinds therefore have no whole update, only patches; `amend` makes one from before and after. Patches that
@@ -79,7 +80,7 @@ class Client:
         self.habits = habits or Habits()
         self._caller = Caller(transport, self.habits)
         self._served = Served(self._caller)
-        self._readers: dict[tuple[Kind, str], Reader] = {}
+        self._readers: dict[tuple[Kind, str, bool], Reader] = {}
 
     @property
     def address(self) -> str:
@@ -105,7 +106,7 @@ class Client:
     async def get(self, kind: Kind | type[T], name: str, namespace: str = "") -> Any:
         """One object as it is now."""
         row = row_of(kind)
-        reader = await self._reader(row)
+        reader = await self._reader(kind)
         return reader.object(await self._call(row, "GET", path_of(row, reader.version, namespace, name)))
 
     @overload
@@ -127,28 +128,33 @@ class Client:
         """All objects, as they were at one moment: `resource_version` is where a watch may continue."""
         items: Listing[Any] | None = None
         try:
-            async for part in self.pages(row_of(kind), namespace, select, page=page):
+            async for part in self.pages(kind, namespace, select, page=page):
                 if items is None:
                     items = part
                 else:
                     items.items += part.items
         except Expired:
             # Reading took longer than the server remembers: ask for everything at once instead.
-            async for part in self.pages(row_of(kind), namespace, select, page=0):
+            async for part in self.pages(kind, namespace, select, page=0):
                 items = part
         assert items is not None
         items.metadata.continue_ = ""
         return items
 
     async def pages(
-        self, kind: Kind, namespace: str = "", select: Selection = EVERYTHING, *, page: int = PAGE
+        self,
+        kind: Kind | type[msgspec.Struct],
+        namespace: str = "",
+        select: Selection = EVERYTHING,
+        *,
+        page: int = PAGE,
     ) -> AsyncIterator[Listing[Any]]:
         """All objects page by page, all as they were when the first page was read; may end in `Expired`."""
-        reader = await self._reader(kind)
+        row, reader = row_of(kind), await self._reader(kind)
         query = select.query() | ({"limit": str(page)} if page else {})
         while True:
-            path = path_of(kind, reader.version, namespace)
-            part = reader.listing(await self._call(kind, "GET", path, query))
+            path = path_of(row, reader.version, namespace)
+            part = reader.listing(await self._call(row, "GET", path, query))
             yield part
             if not part.more:
                 return
@@ -273,11 +279,11 @@ class Client:
         await self._caller.call(Request("POST", path, body=write_json(eviction)), attempts=1)
 
     async def open_watch(
-        self, kind: Kind, namespace: str, query: Mapping[str, str], *, silence: float
+        self, kind: Kind | type[msgspec.Struct], namespace: str, query: Mapping[str, str], *, silence: float
     ) -> tuple[Reader, AbstractAsyncContextManager[Stream]]:
         """The stream of a watch and the reader of its lines; `watch` makes events of it."""
         reader = await self._reader(kind)
-        path = path_of(kind, reader.version, namespace)
+        path = path_of(reader.kind, reader.version, namespace)
         request = Request("GET", path, {**query, "watch": "true"})
         return reader, self._caller.open(request, silence=silence)
 
@@ -288,13 +294,14 @@ class Client:
     def unknown_fields(self, kind: Kind | type[msgspec.Struct]) -> frozenset[str]:
         """Fields of the kind that this server has sent and we do not know; `update` would erase them."""
         row = row_of(kind)
-        return frozenset().union(*(reader.unknown for (k, _), reader in self._readers.items() if k is row))
+        return frozenset().union(*(reader.unknown for (k, *_), reader in self._readers.items() if k is row))
 
-    async def _reader(self, kind: Kind) -> Reader:
-        version = await self._served.version(kind)
-        reader = self._readers.get((kind, version))
+    async def _reader(self, kind: Kind | type[msgspec.Struct]) -> Reader:
+        row, projected = row_of(kind), not isinstance(kind, Kind)
+        version = await self._served.version(row)
+        reader = self._readers.get((row, version, projected))
         if reader is None:
-            reader = self._readers[kind, version] = Reader(kind, version)
+            reader = self._readers[row, version, projected] = Reader(row, version, projected=projected)
         return reader
 
     async def _call(

@@ -127,6 +127,7 @@ class Informer(Generic[T]):
         ways: Ways = _USUAL,
     ) -> None:
         self.kind = row_of(kind)
+        self._read_as = kind
         self.counts = Counts()
         self._client = client
         self._namespace = namespace
@@ -204,7 +205,9 @@ class Informer(Generic[T]):
     async def _list(self) -> None:
         self.counts.lists += 1
         try:
-            listing = await self._client.list(self.kind, self._namespace, self._select, page=self._ways.page)
+            listing = await self._client.list(
+                self._read_as, self._namespace, self._select, page=self._ways.page
+            )
             now = dict(map(self._seen, listing.items))
             version = _number(listing.resource_version)
             if version < 0 or any(seen.version < 0 for seen in now.values()):
@@ -225,7 +228,7 @@ class Informer(Generic[T]):
         initial = self._place is None
         self._gathered = {} if initial else None
         span = Span(
-            self.kind,
+            self._read_as,
             self._namespace,
             self._select,
             self.resource_version,

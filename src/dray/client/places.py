@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from dray.api.kinds import KINDS, Kind, kind_of, kind_of_type
+from dray.api.kinds import KINDS, Kind, kind_of, kind_read_as
 
 Document = dict[str, Any]
 
@@ -56,13 +56,13 @@ def kind_called(name: str) -> Kind:
 
 
 def row_of(kind: Kind | type[msgspec.Struct]) -> Kind:
-    """The row of a kind, given as itself or as the struct of a closed kind."""
-    return kind if isinstance(kind, Kind) else kind_of_type(kind)
+    """The row of a kind, given as itself or as the struct its objects are read as."""
+    return kind if isinstance(kind, Kind) else kind_read_as(kind)
 
 
 def kind_of_object(obj: msgspec.Struct | Mapping[str, Any]) -> Kind:
     """What an object is."""
-    return kind_of_type(type(obj)) if isinstance(obj, msgspec.Struct) else kind_of(obj)[0]
+    return kind_read_as(type(obj)) if isinstance(obj, msgspec.Struct) else kind_of(obj)[0]
 
 
 def path_of(kind: Kind, version: str, namespace: str = "", name: str = "", subresource: str = "") -> str:

@@ -69,16 +69,20 @@ class Bookmark(msgspec.Struct, frozen=True, gc=False):
 
 
 class Reader:
-    """Reads objects of one kind in the version a server speaks."""
+    """Reads objects of one kind in the version a server speaks.
 
-    def __init__(self, kind: Kind, version: str) -> None:
+    Objects of an open kind are documents, or, with `projected`, the fields of them that we read.
+    """
+
+    def __init__(self, kind: Kind, version: str, *, projected: bool = False) -> None:
         self.kind = kind
         self.version = version
+        self._whole = kind.open and not projected
         self.unknown: set[str] = set()
         """Fields the server sent and we do not know; a whole update would erase them."""
         self._internal = version == kind.version
         self._name_and_version = (kind.name, kind.internal_api_version)
-        shape: Any = dict[str, Any] if kind.open else kind.type
+        shape: Any = dict[str, Any] if self._whole else kind.type
         self._object = decoder_of(shape)
         self._listing = decoder_of(Listing[shape])
         self._event = decoder_of(Event[shape])
@@ -88,7 +92,7 @@ class Reader:
         if self._internal:
             try:
                 obj = self._object.decode(data)
-                if self.kind.open or self._ours(obj):
+                if self._whole or self._ours(obj):
                     return obj
             except _MISFITS:
                 pass
@@ -99,7 +103,7 @@ class Reader:
         if self._internal:
             try:
                 listing: Listing[Any] = self._listing.decode(data)
-                if self.kind.open:
+                if self._whole:
                     for item in listing.items:
                         self._name(item)
                     return listing
@@ -118,7 +122,7 @@ class Reader:
         if self._internal:
             try:
                 event: Event[Any] = self._event.decode(line)
-                if event.type in _CHANGES and (self.kind.open or self._ours(event.object)):
+                if event.type in _CHANGES and (self._whole or self._ours(event.object)):
                     return event
             except _MISFITS:
                 pass
@@ -147,7 +151,7 @@ class Reader:
         return item
 
     def _from_document(self, document: Any) -> Any:
-        if self.kind.open and isinstance(document, dict):
+        if self._whole and isinstance(document, dict):
             return document
         decoded = decode_document(document)
         if decoded.kind is not self.kind:

@@ -11,6 +11,8 @@ from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from typing import Any, Final
 
+import msgspec
+
 from dray.api.kinds import Kind
 from dray.client.client import Client
 from dray.client.failures import ClientError, WatchBroken
@@ -32,7 +34,7 @@ class Span:
     Without a version and with `initial` the server sends everything there is first, and says when it is done.
     """
 
-    kind: Kind
+    kind: Kind | type[msgspec.Struct]
     namespace: str = ""
     select: Selection = EVERYTHING
     resource_version: str = ""

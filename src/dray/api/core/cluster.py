@@ -6,15 +6,26 @@ from dray.api.meta import Int64, ObjectMeta, Timestamp, View, always
 from dray.values.quantity import Quantity
 
 
+class Taint(View, frozen=True):
+    """What keeps pods away that do not tolerate it."""
+
+    key: str = ""
+    value: str = ""
+    effect: str = ""
+    time_added: Timestamp | None = None
+
+
 class NodeSpec(View, frozen=True):
-    """Whether new pods may come."""
+    """Whether new pods may come, and which."""
 
     unschedulable: bool = False
+    taints: tuple[Taint, ...] = ()
 
 
 class NodeStatus(View, frozen=True):
-    """What the node can give."""
+    """What the node has and what of it pods can get."""
 
+    capacity: dict[str, Quantity] = {}
     allocatable: dict[str, Quantity] = {}
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dray.api.classic.resourceclaim import ClassicClaimSpec
-from dray.api.meta import Int64, ObjectMeta, View, always
+from dray.api.meta import Int64, ObjectMeta, Timestamp, View, always
+from dray.values.nodeselector import NodeSelector, NodeSelectorTerm
 from dray.values.quantity import Quantity
 
 
@@ -46,6 +47,42 @@ class PodResourceClaim(View, frozen=True):
     template: InlineTemplate | None = None
 
 
+class Toleration(View, frozen=True):
+    """A taint of a node that a pod puts up with."""
+
+    key: str = ""
+    operator: str = ""
+    value: str = ""
+    effect: str = ""
+    toleration_seconds: Int64 | None = None
+
+
+class PreferredNode(View, frozen=True):
+    """Nodes a pod would rather run on, and how much."""
+
+    weight: Int64 = 0
+    preference: NodeSelectorTerm = NodeSelectorTerm()
+
+
+class NodeAffinity(View, frozen=True):
+    """Nodes a pod must run on, and nodes it would rather run on."""
+
+    required_during_scheduling_ignored_during_execution: NodeSelector | None = None
+    preferred_during_scheduling_ignored_during_execution: tuple[PreferredNode, ...] = ()
+
+
+class Affinity(View, frozen=True):
+    """Where a pod wants to be."""
+
+    node_affinity: NodeAffinity | None = None
+
+
+class SchedulingGate(View, frozen=True):
+    """A reason why a pod may not be scheduled yet."""
+
+    name: str = ""
+
+
 class PodSpec(View, frozen=True):
     """What runs, what it needs, where it may run."""
 
@@ -56,6 +93,12 @@ class PodSpec(View, frozen=True):
     node_name: str = ""
     scheduler_name: str = ""
     priority: Int64 | None = None
+    node_selector: dict[str, str] = {}
+    affinity: Affinity | None = None
+    tolerations: tuple[Toleration, ...] = ()
+    overhead: dict[str, Quantity] = {}
+    scheduling_gates: tuple[SchedulingGate, ...] = ()
+    restart_policy: str = ""
     termination_grace_period_seconds: Int64 | None = None
 
 
@@ -66,10 +109,22 @@ class PodResourceClaimStatus(View, frozen=True):
     resource_claim_name: str | None = None
 
 
+class PodCondition(View, frozen=True):
+    """One observed aspect of a pod."""
+
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+    last_transition_time: Timestamp | None = None
+
+
 class PodStatus(View, frozen=True):
     """How far the pod has come."""
 
     phase: str = ""
+    conditions: tuple[PodCondition, ...] = ()
+    nominated_node_name: str = ""
     resource_claim_statuses: tuple[PodResourceClaimStatus, ...] = ()
 
 
