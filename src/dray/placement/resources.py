@@ -1,0 +1,164 @@
+"""What pods need of a node: cpu, memory, places for pods, extended resources, counted as Kubernetes counts.
+
+Theory of operation: a container asks for its requests; a limit without a request is a request. Init
+containers run one after the other before the main ones and give back what they had, so the pod needs room for
+its hungriest moment, resource by resource. A sidecar (an init container that is always restarted) stays: it
+counts in every step after its start and beside the main containers. So the pod needs the larger of
+
+- all main containers and all sidecars, and
+- over the init containers: that one and the sidecars started up to it,
+
+and the overhead of its runtime on top. For scores, and only there, a container that says nothing about cpu or
+memory counts as a small one: many pods that ask for nothing still fill a node. Those two amounts are two more
+columns of the same table, so that they follow the same rule.
+
+Rules for this file: whole nanos everywhere; an amount of zero is left out, so that equal needs are equal
+values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from dray.api.core import Container, Pod
+from dray.values.quantity import NANOS, Quantity
+
+CPU = "cpu"
+MEMORY = "memory"
+PODS = "pods"
+ONE_POD = NANOS
+
+SMALL_CPU = NANOS // 10
+"""What a container counts in scores that asks for no cpu: 100m."""
+SMALL_MEMORY = 200 * 2**20 * NANOS
+"""What a container counts in scores that asks for no memory: 200Mi."""
+
+# No resource has a space in its name.
+_WEIGHED_CPU = "weighed cpu"
+_WEIGHED_MEMORY = "weighed memory"
+
+Amounts = dict[str, int]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Needs:
+    """What one pod needs, or all pods of a node together; equal and hashed by value."""
+
+    amounts: Mapping[str, int] = field(default_factory=dict)
+    """Resource name to nanos; the number of pods is one of them. Nothing is zero here."""
+    weighed: tuple[int, int] = (0, 0)
+    """Nanos of cpu and memory as scores count them."""
+    _hash: int = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if 0 in self.amounts.values():
+            object.__setattr__(self, "amounts", {name: n for name, n in self.amounts.items() if n})
+        object.__setattr__(self, "_hash", hash((frozenset(self.amounts.items()), self.weighed)))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Needs):
+            return NotImplemented
+        return self is other or (self.amounts == other.amounts and self.weighed == other.weighed)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def of(self, resource: str) -> int:
+        """Nanos of one resource."""
+        return self.amounts.get(resource, 0)
+
+    def plus(self, other: Needs) -> Needs:
+        """Both together."""
+        amounts = dict(self.amounts)
+        for name, nanos in other.amounts.items():
+            amounts[name] = amounts.get(name, 0) + nanos
+        cpu, memory = other.weighed
+        return Needs(amounts, (self.weighed[0] + cpu, self.weighed[1] + memory))
+
+    def minus(self, other: Needs) -> Needs:
+        """What is left when `other` goes."""
+        amounts = dict(self.amounts)
+        for name, nanos in other.amounts.items():
+            amounts[name] = amounts.get(name, 0) - nanos
+        cpu, memory = other.weighed
+        return Needs(amounts, (self.weighed[0] - cpu, self.weighed[1] - memory))
+
+
+NOTHING = Needs()
+"""A node without pods."""
+
+
+def needs_of(pod: Pod) -> Needs:
+    """What a pod needs of the node it runs on."""
+    spec = pod.spec
+    columns = _sum(map(_asked, spec.containers))
+    if spec.init_containers:
+        columns = _with_starters(columns, spec.init_containers)
+    if spec.overhead:
+        columns = _sum((columns, _columns(_nanos(spec.overhead), 0, 0)))
+    weighed = (columns.pop(_WEIGHED_CPU, 0), columns.pop(_WEIGHED_MEMORY, 0))
+    # After the containers, so that one that asks for `pods` does not change what a pod is.
+    columns[PODS] = ONE_POD
+    return _shared(tuple(columns.items()), weighed)
+
+
+def _asked(container: Container) -> Amounts:
+    resources = container.resources
+    asked = _nanos(resources.limits) if resources.limits else {}
+    if resources.requests:
+        asked.update(_nanos(resources.requests))
+    return _columns(asked, SMALL_CPU, SMALL_MEMORY)
+
+
+def _nanos(quantities: Mapping[str, Quantity]) -> Amounts:
+    """Plain numbers; less than nothing, which Kubernetes refuses, must not make room for others."""
+    return {name: max(quantity.nanos, 0) for name, quantity in quantities.items()}
+
+
+def _columns(asked: Amounts, cpu: int, memory: int) -> Amounts:
+    """With what scores count: that which was asked for, zero too, or else the given amounts."""
+    asked[_WEIGHED_CPU] = asked.get(CPU, cpu)
+    asked[_WEIGHED_MEMORY] = asked.get(MEMORY, memory)
+    return asked
+
+
+def _with_starters(main: Amounts, starters: Iterable[Container]) -> Amounts:
+    """The hungriest moment of a pod, when its init containers are looked at too."""
+    sidecars: Amounts = {}
+    hungriest: Amounts = {}
+    for container in starters:
+        asked = _asked(container)
+        if container.restart_policy == "Always":
+            sidecars = _sum((sidecars, asked))
+            moment = sidecars
+        else:
+            moment = _sum((sidecars, asked))
+        hungriest = _larger(hungriest, moment)
+    return _larger(hungriest, _sum((main, sidecars)))
+
+
+def _sum(parts: Iterable[Amounts]) -> Amounts:
+    total: Amounts = {}
+    for part in parts:
+        if total:
+            for name, nanos in part.items():
+                total[name] = total.get(name, 0) + nanos
+        else:
+            total = dict(part)
+    return total
+
+
+def _larger(first: Amounts, second: Amounts) -> Amounts:
+    larger = dict(first)
+    for name, nanos in second.items():
+        if nanos > larger.get(name, -1):
+            larger[name] = nanos
+    return larger
+
+
+@lru_cache(maxsize=4096)
+def _shared(amounts: tuple[tuple[str, int], ...], weighed: tuple[int, int]) -> Needs:
+    """One value for all pods of a template: they come by the thousand."""
+    return Needs(dict(amounts), weighed)
