@@ -3,7 +3,7 @@
 Theory of operation: slices are prepared once. What a node sees is a `View`: its shelves in order, and
 their `Shape`. A shape leaves out names: two nodes whose devices are the same, taken the same, have one
 shape, and whatever a search finds out about it holds for both. Usage may change without preparing the
-slices again (`with_usage`).
+slices again (`with_usage`), and slices without preparing those that stay (`with_slices`).
 
 Rules for this file: nothing of claims or search. Objects that came in are never changed.
 """
@@ -120,40 +120,79 @@ class Stock:
         judge: Judge,
     ) -> None:
         self.usage = usage
-        self.classes = {c.metadata.name: c for c in classes}
-        self._prepared = _Prepared(slices, judge)
+        self.classes: Mapping[str, DeviceClass] = {c.metadata.name: c for c in classes}
+        self._prepared = _Prepared(slices, Contents(judge))
 
     def with_usage(self, usage: Usage) -> Stock:
         """The same slices and classes with something else taken; everything prepared is kept."""
-        other = object.__new__(Stock)
-        other.usage, other.classes, other._prepared = usage, self.classes, self._prepared
-        return other
+        return self._with(usage, self.classes, self._prepared)
+
+    def with_classes(self, classes: Iterable[DeviceClass]) -> Stock:
+        """The same slices and usage with other classes."""
+        return self._with(self.usage, {c.metadata.name: c for c in classes}, self._prepared)
+
+    def with_slices(self, slices: Iterable[ResourceSlice]) -> Stock:
+        """The same classes and usage with other slices; what was prepared of the same slices is kept."""
+        return self._with(self.usage, self.classes, self._prepared.with_slices(slices))
 
     def seen_from(self, node: Node) -> View:
         """What a node sees."""
         return self._prepared.view(node, self.usage)
 
+    def nodes_of(self, pool: PoolId) -> frozenset[str] | None:
+        """The nodes that may see a pool; None when that cannot be told without asking each."""
+        return self._prepared.nodes_of(pool)
+
+    def _with(self, usage: Usage, classes: Mapping[str, DeviceClass], prepared: _Prepared) -> Stock:
+        other = object.__new__(Stock)
+        other.usage, other.classes, other._prepared = usage, classes, prepared
+        return other
+
 
 class _Prepared:
     """What is derived from slices, kept between questions: pages, shelves, what is left of them, shapes."""
 
-    def __init__(self, slices: Iterable[ResourceSlice], judge: Judge) -> None:
+    def __init__(
+        self, slices: Iterable[ResourceSlice], contents: Contents, before: _Prepared | None = None
+    ) -> None:
+        self._contents = contents
         self._by_node: dict[str, list[Page]] = {}
         self._shared: list[Page] = []
         self._by_pool: dict[PoolId, list[Page]] = {}
         self._shelves: dict[Any, tuple[Shelf, ...]] = {}
-        self._keys: dict[Any, int] = {}
+        self._keys: dict[Any, int] = before._keys if before is not None else {}
         self._seen: dict[str, tuple[Node, tuple[Shelf, ...]]] = {}
         self._views: dict[str, tuple[View, tuple[PoolUsage, ...]]] = {}
         self._settled: tuple[Usage | None, dict[str, View]] = (None, {})
-        self._left: dict[int, tuple[PoolUsage, _Left]] = {}
-        self._shapes: dict[Any, Shape] = {}
-        contents = Contents(judge)
+        self._left: dict[Shelf, tuple[PoolUsage, _Left]] = {}
+        self._shapes: dict[Any, Shape] = before._shapes if before is not None else {}
+        known = (
+            {id(page.slice): page for pages in before._by_pool.values() for page in pages} if before else {}
+        )
         for published in slices:
-            page = Page(published, contents)
+            page = known.get(id(published)) or Page(published, contents)
             spec = published.spec
             (self._by_node.setdefault(spec.node_name, []) if spec.node_name else self._shared).append(page)
             self._by_pool.setdefault((spec.driver, spec.pool.name), []).append(page)
+
+    def with_slices(self, slices: Iterable[ResourceSlice]) -> _Prepared:
+        """The same for other slices; what nodes see is kept where none of their pools changed."""
+        other = _Prepared(slices, self._contents, self)
+        pools = self._by_pool.keys() | other._by_pool.keys()
+        changed = {pool for pool in pools if self._by_pool.get(pool) != other._by_pool.get(pool)}
+        nodes: set[str] = set()
+        for pool in changed:
+            before, after = self.nodes_of(pool), other.nodes_of(pool)
+            if before is None or after is None:
+                return other
+            nodes |= before | after
+        other._seen = {name: seen for name, seen in self._seen.items() if name not in nodes}
+        other._views = {name: view for name, view in self._views.items() if name not in nodes}
+        return other
+
+    def nodes_of(self, pool: PoolId) -> frozenset[str] | None:
+        names = {page.slice.spec.node_name for page in self._by_pool.get(pool, ())}
+        return None if None in names or "" in names else frozenset(name for name in names if name)
 
     def view(self, node: Node, usage: Usage) -> View:
         # Read once: another thread may ask under another usage in between.
@@ -196,7 +235,7 @@ class _Prepared:
                 seen.setdefault((spec.driver, spec.pool.name), []).append((page, positions))
         found: list[Shelf] = []
         for pool, entries in seen.items():
-            key = (pool, tuple((id(page), positions) for page, positions in entries))
+            key = (pool, tuple(entries))
             made = self._shelves.get(key)
             if made is None:
                 made = self._shelves[key] = tuple(shelves(pool, entries, self._by_pool[pool], self._keys))
@@ -206,9 +245,9 @@ class _Prepared:
         return ordered
 
     def _left_of(self, shelf: Shelf, use: PoolUsage) -> _Left:
-        known = self._left.get(id(shelf))
+        known = self._left.get(shelf)
         if known is None or known[0] is not use:
-            known = self._left[id(shelf)] = (use, _left(shelf, use))
+            known = self._left[shelf] = (use, _left(shelf, use))
         return known[1]
 
 

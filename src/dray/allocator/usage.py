@@ -9,7 +9,7 @@ something from it can see that nothing changed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
@@ -22,11 +22,16 @@ PoolId = tuple[str, str]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PoolUsage:
-    """Who holds what of one pool; amounts are nanos, summed over all shares of a device."""
+    """Who holds what of one pool; amounts are nanos, summed over all shares of a device.
+
+    `more` are further holders of a whole device: two at once is a mistake of somebody else, and when one of
+    them goes the other still holds it.
+    """
 
     whole: Mapping[str, str] = field(default_factory=dict)
     shares: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     holders: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    more: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def devices(self) -> frozenset[str]:
@@ -54,6 +59,17 @@ class Usage:
 
     def taking(self, claims: Iterable[ResourceClaim]) -> Usage:
         """This usage and what the allocations of more claims hold."""
+        return self._changed(claims, _Draft.add)
+
+    def releasing(self, claims: Iterable[ResourceClaim]) -> Usage:
+        """This usage without what the allocations of these claims hold in it."""
+        return self._changed(claims, _Draft.remove)
+
+    def _changed(
+        self,
+        claims: Iterable[ResourceClaim],
+        change: Callable[[_Draft, str, str, Mapping[str, int] | None], None],
+    ) -> Usage:
         touched: dict[PoolId, _Draft] = {}
         for claim in claims:
             if claim.status.allocation is None:
@@ -67,12 +83,14 @@ class Usage:
                 # What is below nothing was stored by mistake; it must not make room for others.
                 amounts = {name: max(amount.nanos, 0) for name, amount in result.consumed_capacity.items()}
                 shared = result.share_id is not None or bool(amounts)
-                draft.add(result.device, holder, amounts if shared else None)
-        return (
-            Usage({**self.pools, **{pool: draft.done() for pool, draft in touched.items()}})
-            if touched
-            else self
-        )
+                change(draft, result.device, holder, amounts if shared else None)
+        if not touched:
+            return self
+        pools = {**self.pools, **{pool: draft.done() for pool, draft in touched.items()}}
+        for pool in touched:
+            if not pools[pool].holders:
+                del pools[pool]
+        return Usage(pools)
 
 
 class _Draft:
@@ -82,15 +100,48 @@ class _Draft:
         self._whole = dict(old.whole)
         self._shares = {device: dict(amounts) for device, amounts in old.shares.items()}
         self._holders = dict(old.holders)
+        self._more = dict(old.more)
 
     def add(self, device: str, holder: str, amounts: Mapping[str, int] | None) -> None:
         self._holders[device] = (*self._holders.get(device, ()), holder)
         if amounts is None:
+            if device in self._whole:
+                self._more[device] = (*self._more.get(device, ()), self._whole[device])
             self._whole[device] = holder
             return
         held = self._shares.setdefault(device, {})
         for name, nanos in amounts.items():
             held[name] = held.get(name, 0) + nanos
 
+    def remove(self, device: str, holder: str, amounts: Mapping[str, int] | None) -> None:
+        others = list(self._holders.get(device, ()))
+        if holder not in others:
+            return
+        others.remove(holder)
+        if others:
+            self._holders[device] = tuple(others)
+        else:
+            del self._holders[device]
+        if amounts is None:
+            self._remove_whole(device, holder)
+        else:
+            self._remove_share(device, amounts, len(others))
+
+    def _remove_whole(self, device: str, holder: str) -> None:
+        wholly = [*self._more.pop(device, ()), self._whole.pop(device)]
+        wholly.remove(holder)
+        if wholly:
+            self._whole[device] = wholly.pop()
+        if wholly:
+            self._more[device] = tuple(wholly)
+
+    def _remove_share(self, device: str, amounts: Mapping[str, int], others: int) -> None:
+        if others == (device in self._whole) + len(self._more.get(device, ())):
+            self._shares.pop(device, None)
+            return
+        held = self._shares[device]
+        for name, nanos in amounts.items():
+            held[name] -= nanos
+
     def done(self) -> PoolUsage:
-        return PoolUsage(self._whole, self._shares, self._holders)
+        return PoolUsage(self._whole, self._shares, self._holders, self._more)
