@@ -21,9 +21,9 @@ from dray.clock import SystemClock
 from dray.gates import GateSet
 from dray.server.apiserver import ApiServer, Choices
 from dray.server.asgi import App
-from dray.server.logs import Log
 from dray.store import Store
 from dray.store.memory import MemoryStore
+from dray.telemetry.logs import Log
 
 Document = dict[str, Any]
 

@@ -96,7 +96,7 @@ def command(context: click.Context, /, **chosen: Any) -> int:
     from dray.clock import SystemClock
     from dray.cluster.control import ServerOptions, serve
     from dray.server.limits import parsed
-    from dray.server.logs import Level, Log, adopt, to_descriptor
+    from dray.telemetry.logs import Level, Log, adopt, to_descriptor
 
     directory, level, form = chosen.pop("data_dir"), chosen.pop("log_level"), chosen.pop("log_format")
     log = Log(to_descriptor(2), SystemClock(), level=Level[level.upper()], json=form == "json")

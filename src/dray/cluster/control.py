@@ -31,9 +31,9 @@ from dray.server.auth.kubeconfig import kubeconfig
 from dray.server.call import MASTERS
 from dray.server.httpd import Httpd, listen
 from dray.server.limits import Limits
-from dray.server.logs import Log
 from dray.server.metrics import CONNECTIONS
 from dray.store import Store, open_store
+from dray.telemetry.logs import Log
 
 STORE_FILE: Final = "store.db"
 KEYS: Final = "keys"

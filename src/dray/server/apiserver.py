@@ -50,7 +50,6 @@ from dray.server.identities import uids
 from dray.server.ledgeraudit import audit as audit_ledger
 from dray.server.ledgerpages import LedgerPages
 from dray.server.limits import Limits
-from dray.server.logs import Log
 from dray.server.metrics import Metrics
 from dray.server.observing import Observing, watched
 from dray.server.openapi import OpenApi
@@ -69,6 +68,7 @@ from dray.server.watching import Watching
 from dray.server.writing import Surroundings, Writing
 from dray.store import Store
 from dray.store.errors import Closed
+from dray.telemetry.logs import Log
 
 
 @dataclass(frozen=True)

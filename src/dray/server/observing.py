@@ -15,8 +15,8 @@ from dray.server.cache import Cache
 from dray.server.call import Request
 from dray.server.gate import Gate
 from dray.server.held import Metadata
-from dray.server.logs import Level, Log
 from dray.server.metrics import Metrics
+from dray.telemetry.logs import Level, Log
 
 SLOW_SECONDS = 1.0
 

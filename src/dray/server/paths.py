@@ -10,12 +10,10 @@ from dataclasses import dataclass, field
 
 from dray.server.call import Answer, Request, json_answer
 from dray.server.failures import method_not_allowed, no_such_path
+from dray.telemetry.health import PATHS as HEALTH
+from dray.telemetry.health import Check, health_at
 
 TEXT = "text/plain; charset=utf-8"
-HEALTH = ("/healthz", "/livez", "/readyz")
-
-Check = Callable[[], str | None]
-"""What is wrong, in a line; None when nothing is."""
 
 Tree = Callable[[Request], Answer | None]
 """Answers paths of a tree it knows; None for others."""
@@ -40,9 +38,8 @@ class Paths:
             return await page(request)
         if request.call.verb not in ("get", "head"):
             raise method_not_allowed()
-        top = "/" + path.split("/")[1]
-        if top in HEALTH:
-            return self._health(request, path, top)
+        if "/" + path.split("/")[1] in HEALTH:
+            return self._health(request, path)
         for tree in self.trees:
             answer = tree(request)
             if answer is not None:
@@ -53,17 +50,8 @@ class Paths:
             )
         raise no_such_path()
 
-    def _health(self, request: Request, path: str, top: str) -> Answer:
-        asked = path[len(top) :].strip("/")
-        if asked and asked not in self.checks:
+    def _health(self, request: Request, path: str) -> Answer:
+        health = health_at(path, self.checks, verbose="verbose" in request.call.query)
+        if health is None:
             raise no_such_path()
-        # A server that is alive but not ready must not be restarted for it.
-        names = [asked] if asked else ([] if top == "/livez" else list(self.checks))
-        troubles = {name: self.checks[name]() for name in names}
-        lines = [f"[-]{name} failed: {why}" if why else f"[+]{name} ok" for name, why in troubles.items()]
-        bad = any(troubles.values())
-        if not bad and "verbose" not in request.call.query:
-            return Answer(200, b"ok", TEXT)
-        verdict = "check failed" if bad else "check passed"
-        text = "\n".join([*lines, f"{top[1:]} {verdict}", ""])
-        return Answer(500 if bad else 200, text.encode(), TEXT)
+        return Answer(200 if health.good else 500, health.text.encode(), TEXT)

@@ -11,7 +11,7 @@ import uvloop
 from dray.clock import SystemClock
 from dray.cluster.control import ServerOptions, serve
 from dray.server.limits import Limits
-from dray.server.logs import Log, to_descriptor
+from dray.telemetry.logs import Log, to_descriptor
 
 
 def main(folder: str, limits: str) -> None:

@@ -13,9 +13,9 @@ from dray.clock import SystemClock
 from dray.gates import GateSet
 from dray.server.apiserver import ApiServer, Choices
 from dray.server.limits import Limits
-from dray.server.logs import Level, Log
 from dray.store import Store
 from dray.store.memory import MemoryStore
+from dray.telemetry.logs import Level, Log
 from tests.contract.api import Api, keys
 
 

@@ -16,7 +16,7 @@ from bench.lean import Address, Wire, connect, packed
 from dray.api.jsontext import write_json
 from dray.clock import SystemClock
 from dray.cluster.control import ServerOptions, serving
-from dray.server.logs import Level, Log
+from dray.telemetry.logs import Level, Log
 
 STATIC = "static-Zx81QwErTyUiOp"
 WRONG = "wrong-Zx81AsDfGhJkL"

@@ -8,7 +8,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from dray.api.kinds import KINDS
 from dray.server import metrics
 from dray.server.call import Call
-from dray.server.metrics import MEASURES, Metrics, Sort
+from dray.server.metrics import MEASURES, Metrics
+from dray.telemetry.metrics import Sort
 
 
 def claim(verb="create", **more) -> Call:
@@ -84,38 +85,11 @@ def test_names_and_namespaces_are_no_labels():
     assert not forbidden & {label for row in MEASURES.values() for label in row.labels}
 
 
-def test_even_a_label_that_runs_wild_has_a_bound(monkeypatch):
-    monkeypatch.setattr(metrics, "MOST_SERIES", 5)
-    numbers = Metrics()
-    for number in range(50):
-        numbers.count(metrics.LEDGER_CONFLICTS, f"reason-{number}")
-    assert value(numbers, metrics.LEDGER_CONFLICTS, reason="other") == 45
-
-
-def test_gauges_are_asked_when_somebody_reads():
-    numbers, there = Metrics(), [1.0]
-    numbers.ask(metrics.CACHE_REVISION, lambda: [((), there[0])])
-    numbers.ask(metrics.OBJECTS, lambda: [(("pods",), 3.0), (("nodes",), 2.0)])
-    assert value(numbers, metrics.CACHE_REVISION) == 1
-    there[0] = 7.0
-    assert value(numbers, metrics.CACHE_REVISION) == 7
-    assert value(numbers, metrics.OBJECTS, resource="nodes") == 2
-
-
 def test_two_servers_do_not_mix():
     one, other = Metrics(), Metrics()
     one.count(metrics.CUT)
     assert value(one, metrics.CUT) == 1
     assert value(other, metrics.CUT) == 0
-
-
-def test_wrong_labels_are_noticed():
-    with pytest.raises(ValueError, match="has the labels"):
-        Metrics().count(metrics.LEDGER_CONFLICTS)
-
-
-def test_the_process_is_measured_too():
-    assert value(Metrics(), "process_resident_memory_bytes")
 
 
 def test_every_kind_has_a_series_of_its_own():

@@ -13,9 +13,9 @@ from dray.server import metrics
 from dray.server.asgi import Ending
 from dray.server.audit import AuditLog
 from dray.server.failures import Failure, internal
-from dray.server.logs import Level, Log
 from dray.server.metrics import Metrics
 from dray.server.observing import Observing
+from dray.telemetry.logs import Level, Log
 from tests.unit.server.audit.requests import request
 
 BODY = b'{"kind":"Status","password":"hunter22"}'

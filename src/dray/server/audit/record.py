@@ -13,9 +13,10 @@ from datetime import datetime
 import msgspec
 
 from dray.clock import precise_timestamp
+from dray.server.audit.withheld import holds_secrets, shown_query
 from dray.server.call import WRITES, Call, Request
 from dray.server.change import Change
-from dray.server.redaction import holds_secrets, plain, shown_query
+from dray.telemetry.redaction import plain
 
 DENIALS = frozenset({401, 403, 429})
 NO_HASH = "withheld"

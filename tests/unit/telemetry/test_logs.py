@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from dray.clock import ManualClock
 from dray.errors import InputError
-from dray.server import logs
-from dray.server.logs import Level, Log, adopt, to_descriptor
-from dray.server.redaction import plain
+from dray.telemetry import logs
+from dray.telemetry.logs import Level, Log, adopt, to_descriptor
+from dray.telemetry.redaction import plain
 
 TOKEN = "eyJhbGciOiJSUzI1NiIsImtpZCI6IngifQ.eyJzdWIiOiJqYW5lIn0.c2lnbmF0dXJl-_x"
 

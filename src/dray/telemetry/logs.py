@@ -1,9 +1,9 @@
-"""What the server says while it runs: lines of text for people, or of JSON for machines.
+"""What a process says while it runs: lines of text for people, or of JSON for machines.
 
 Theory of operation: a line has a level, a message that is always worded the same, and fields with what
 varies. So lines can be counted and found by their message, and one that comes again and again is written a
 few times and then counted. A line is one line: whatever a client put into a field is escaped, and what looks
-like a credential is hidden. A line never makes the server wait: when nobody takes what it says (a pipe that
+like a credential is hidden. A line never makes the process wait: when nobody takes what it says (a pipe that
 is full), lines are dropped and counted.
 
 Rules for this file: nothing here knows requests; headers and bodies are never handed to it.
@@ -22,7 +22,7 @@ from typing import Any
 from dray.api.jsontext import write_json
 from dray.clock import Clock
 from dray.errors import DrayError
-from dray.server.redaction import plain
+from dray.telemetry.redaction import plain
 
 REPEATS = 10
 """A message is written so often in a period, and then only counted."""

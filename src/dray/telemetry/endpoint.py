@@ -1,0 +1,81 @@
+"""Where a process that is no API server tells its numbers and whether it is well: plain HTTP, few paths.
+
+Nothing here is a secret and nothing can be changed through it, so there are no credentials; it is off unless
+an address is given, and the address should be one that only probes and Prometheus reach.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from functools import partial
+
+from aiohttp import web
+from prometheus_client import CONTENT_TYPE_LATEST
+
+from dray.errors import InputError
+from dray.telemetry.health import PATHS, Check, health_at
+from dray.telemetry.metrics import Metrics
+
+SHUTDOWN_SECONDS = 1.0
+
+
+@asynccontextmanager
+async def telling(
+    metrics: Metrics, checks: Mapping[str, Check], *, address: str | None = None
+) -> AsyncIterator[str | None]:
+    """Answer `/metrics` and the paths of health at `address` (HOST:PORT) for as long as the context is open.
+
+    Gives the address that is listened on, with the real port where `0` was asked for; None when it is off.
+    """
+    if not address:
+        yield None
+        return
+    host, port = _parted(address)
+    runner = web.AppRunner(
+        _application(metrics, checks),
+        access_log=None,
+        shutdown_timeout=SHUTDOWN_SECONDS,
+        handle_signals=False,
+    )
+    await runner.setup()
+    try:
+        try:
+            await web.TCPSite(runner, host, port).start()
+        except OSError as broken:
+            raise InputError(f"cannot listen on `{address}`: {broken.strerror or broken}") from broken
+        yield _written(runner.addresses[0])
+    finally:
+        await runner.cleanup()
+
+
+def _application(metrics: Metrics, checks: Mapping[str, Check]) -> web.Application:
+    application = web.Application()
+    application.router.add_get("/metrics", partial(_numbers, metrics))
+    for path in PATHS:
+        application.router.add_get(path, partial(_health, checks))
+        application.router.add_get(path + "/{check}", partial(_health, checks))
+    return application
+
+
+async def _numbers(metrics: Metrics, _request: web.Request) -> web.Response:
+    return web.Response(body=metrics.render(), headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+
+async def _health(checks: Mapping[str, Check], request: web.Request) -> web.Response:
+    health = health_at(request.path, checks, verbose="verbose" in request.query)
+    if health is None:
+        raise web.HTTPNotFound
+    return web.Response(status=200 if health.good else 500, text=health.text)
+
+
+def _parted(address: str) -> tuple[str, int]:
+    host, colon, port = address.rpartition(":")
+    if not colon or not port.isdecimal() or int(port) > 65535:
+        raise InputError(f"`{address}` is no address: expected HOST:PORT, such as `127.0.0.1:10259`")
+    return host.strip("[]") or "0.0.0.0", int(port)
+
+
+def _written(address: tuple[str, int]) -> str:
+    host, port = address[:2]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -1,0 +1,115 @@
+"""The small endpoint of processes that are no API server: numbers, health, and nothing unless asked for."""
+
+from __future__ import annotations
+
+import asyncio
+
+import aiohttp
+import pytest
+
+from dray.errors import InputError
+from dray.telemetry.endpoint import telling
+from dray.telemetry.health import Health, health_at
+from dray.telemetry.metrics import Measure, Metrics, Sort, table
+
+HEIGHT = Measure("height", Sort.GAUGE, "How high")
+GOOD = {"informers": lambda: None, "leader": lambda: None}
+BAD = GOOD | {"informers": lambda: "pods were never listed"}
+
+
+def asked(checks, *paths: str) -> list[tuple[int, str]]:
+    async def ask() -> list[tuple[int, str]]:
+        numbers, answers = Metrics(table(HEIGHT)), []
+        numbers.set("height", 3)
+        async with (
+            telling(numbers, checks, address="127.0.0.1:0") as address,
+            aiohttp.ClientSession() as client,
+        ):
+            for path in paths:
+                async with client.get(f"http://{address}{path}") as answer:
+                    answers.append((answer.status, await answer.text()))
+        return answers
+
+    return asyncio.run(ask())
+
+
+def test_numbers_are_told():
+    ((code, text),) = asked(GOOD, "/metrics")
+    assert code == 200
+    assert "\nheight 3.0\n" in text
+
+
+def test_a_process_that_is_well_says_ok():
+    assert asked(GOOD, "/healthz", "/readyz", "/livez") == [(200, "ok")] * 3
+
+
+def test_a_process_that_is_not_ready_says_why_and_lives():
+    text = "[-]informers failed: pods were never listed\n[+]leader ok\n{} check failed\n"
+    assert asked(BAD, "/healthz", "/readyz", "/livez") == [
+        (500, text.format("healthz")),
+        (500, text.format("readyz")),
+        (200, "ok"),
+    ]
+
+
+def test_single_checks_can_be_asked():
+    answers = asked(BAD, "/readyz/leader", "/readyz/informers", "/readyz/other", "/readyz?verbose", "/else")
+    assert [code for code, _ in answers] == [200, 500, 404, 500, 404]
+
+
+def test_nothing_listens_without_an_address():
+    async def ask() -> str | None:
+        async with telling(Metrics(table(HEIGHT)), GOOD) as address:
+            return address
+
+    assert asyncio.run(ask()) is None
+
+
+def test_the_address_is_free_again_afterwards():
+    async def twice() -> list[str | None]:
+        seen: list[str | None] = ["127.0.0.1:0"]
+        for _ in range(2):
+            async with telling(Metrics(table(HEIGHT)), GOOD, address=seen[-1]) as address:
+                seen.append(address)
+        return seen
+
+    first, second, third = asyncio.run(twice())
+    assert first != second
+    assert second == third
+
+
+def test_an_address_in_use_is_told():
+    async def both() -> None:
+        numbers = Metrics(table(HEIGHT))
+        async with telling(numbers, GOOD, address="127.0.0.1:0") as address:
+            with pytest.raises(InputError, match=f"cannot listen on `{address}`"):
+                async with telling(numbers, GOOD, address=address):
+                    pass
+
+    asyncio.run(both())
+
+
+@pytest.mark.parametrize("address", ["localhost", "localhost:http", "localhost:65536", ":"])
+def test_what_is_no_address_is_refused(address):
+    async def ask() -> None:
+        async with telling(Metrics(table(HEIGHT)), GOOD, address=address):
+            pass
+
+    with pytest.raises(InputError, match="expected HOST:PORT"):
+        asyncio.run(ask())
+
+
+@pytest.mark.parametrize(
+    ("path", "verbose", "health"),
+    [
+        ("/readyz", False, Health(True, "ok")),
+        ("/readyz/", True, Health(True, "[+]informers ok\n[+]leader ok\nreadyz check passed\n")),
+        ("/healthz/leader", True, Health(True, "[+]leader ok\nhealthz check passed\n")),
+        ("/livez", True, Health(True, "livez check passed\n")),
+        ("/readyz/nothing", False, None),
+        ("/metrics", False, None),
+        ("/", False, None),
+    ],
+)
+def test_health_by_path(path, verbose, health):
+    assert health_at(path, GOOD, verbose=verbose) == health

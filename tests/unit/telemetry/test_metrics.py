@@ -1,0 +1,98 @@
+"""Numbers by a table of measures: added up, set, asked for, bounded, and of one service alone."""
+
+from __future__ import annotations
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from dray.telemetry import metrics
+from dray.telemetry.metrics import Measure, Metrics, Sort, table
+
+CALLS = Measure("calls_total", Sort.COUNTER, "Calls", ("code",))
+WAITING = Measure("waiting", Sort.GAUGE, "Who waits", ("place",))
+HEIGHT = Measure("height", Sort.GAUGE, "How high")
+WAITS = Measure("wait_seconds", Sort.HISTOGRAM, "Time of waiting", ("place",), (0.1, 1.0))
+ROWS = table(CALLS, WAITING, HEIGHT, WAITS)
+
+
+def value(numbers: Metrics, name: str, **labels: str) -> float | None:
+    for family in text_string_to_metric_families(numbers.render().decode()):
+        for sample in family.samples:
+            if (sample.name, sample.labels) == (name, labels):
+                return float(sample.value)
+    return None
+
+
+def test_a_counter_adds_up_by_its_labels():
+    numbers = Metrics(ROWS)
+    numbers.count("calls_total", "200")
+    numbers.count("calls_total", "200", by=3)
+    numbers.count("calls_total", "404")
+    assert value(numbers, "calls_total", code="200") == 4
+    assert value(numbers, "calls_total", code="404") == 1
+
+
+def test_a_gauge_goes_up_and_down_or_is_set():
+    numbers = Metrics(ROWS)
+    numbers.count("waiting", "here", by=5)
+    numbers.count("waiting", "here", by=-2)
+    assert value(numbers, "waiting", place="here") == 3
+    numbers.set("waiting", 7, "here")
+    assert value(numbers, "waiting", place="here") == 7
+
+
+def test_durations_fall_into_buckets_that_add_up():
+    numbers = Metrics(ROWS)
+    for seconds in (0.05, 0.1, 0.5, 2.0):
+        numbers.observe("wait_seconds", seconds, "here")
+    buckets = [value(numbers, "wait_seconds_bucket", place="here", le=le) for le in ("0.1", "1.0", "+Inf")]
+    assert buckets == [2, 3, 4]
+    assert value(numbers, "wait_seconds_count", place="here") == 4
+    assert value(numbers, "wait_seconds_sum", place="here") == pytest.approx(2.65)
+
+
+def test_gauges_are_asked_when_somebody_reads():
+    numbers, there = Metrics(ROWS), [1.0]
+    numbers.ask("height", lambda: [((), there[0])])
+    numbers.ask("waiting", lambda: [(("here",), 3.0), (("there",), 2.0)])
+    assert value(numbers, "height") == 1
+    there[0] = 7.0
+    assert value(numbers, "height") == 7
+    assert value(numbers, "waiting", place="there") == 2
+
+
+def test_a_metric_without_labels_is_there_before_anything_happened():
+    assert value(Metrics(ROWS), "height") == 0
+
+
+def test_even_a_label_that_runs_wild_has_a_bound(monkeypatch):
+    monkeypatch.setattr(metrics, "MOST_SERIES", 5)
+    numbers = Metrics(ROWS)
+    for number in range(50):
+        numbers.count("calls_total", f"{number}")
+    assert value(numbers, "calls_total", code="other") == 45
+
+
+def test_wrong_labels_are_noticed():
+    with pytest.raises(ValueError, match="has the labels"):
+        Metrics(ROWS).count("calls_total")
+
+
+def test_two_services_do_not_mix():
+    one, other = Metrics(ROWS), Metrics(ROWS)
+    one.set("height", 3)
+    assert (value(one, "height"), value(other, "height")) == (3, 0)
+
+
+def test_services_of_one_process_are_told_together_and_the_process_once():
+    one, other = Metrics(table(HEIGHT)), Metrics(table(CALLS))
+    one.join(other)
+    one.set("height", 3)
+    other.count("calls_total", "200")
+    assert value(one, "height") == 3
+    assert value(one, "calls_total", code="200") == 1
+    assert one.render().count(b"\nprocess_resident_memory_bytes ") == 1
+
+
+def test_the_process_is_measured_too():
+    assert value(Metrics(ROWS), "process_resident_memory_bytes")
