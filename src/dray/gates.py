@@ -152,8 +152,8 @@ class GateSet:
         return GateSet(frozenset(on))
 
     @classmethod
-    def parse(cls, text: str) -> GateSet:
-        """Read `A=true,B=false`, as given to `--feature-gates`; what is not named keeps its default."""
+    def parse(cls, text: str, base: GateSet | None = None) -> GateSet:
+        """Read `A=true,B=false`, as `--feature-gates` takes it; what is not named is as in `base`, or as usual."""
         switches: dict[str, bool] = {}
         for item in filter(None, (part.strip() for part in text.split(","))):
             name, equals, value = (part.strip() for part in item.partition("="))
@@ -162,7 +162,7 @@ class GateSet:
             if name in switches and switches[name] != (value.lower() == "true"):
                 raise GateError(f"feature gate `{name}` is both true and false in `{text}`")
             switches[name] = value.lower() == "true"
-        return cls.default().changed(switches)
+        return (base or cls.default()).changed(switches)
 
 
 def _known(name: str) -> Gate:

@@ -34,6 +34,7 @@ from dray.server.limits import Limits
 from dray.server.metrics import CONNECTIONS
 from dray.store import Store, open_store
 from dray.telemetry.logs import Log
+from dray.telemetry.metrics import Metrics
 
 STORE_FILE: Final = "store.db"
 KEYS: Final = "keys"
@@ -75,6 +76,7 @@ class Started:
     kubeconfig: Path
     store: str
     app: App
+    metrics: Metrics
 
 
 @asynccontextmanager
@@ -84,14 +86,14 @@ async def serving(options: ServerOptions) -> AsyncIterator[Started]:
     address = options.store or str(options.directory / STORE_FILE)
     async with await open_store(address) as store:
         with listen(options.host, options.port) as sock:
-            async with _answering(options, store, sock) as (url, kubeconfig_path, app):
-                yield Started(url, kubeconfig_path, address, app)
+            async with _answering(options, store, sock) as (url, kubeconfig_path, server, app):
+                yield Started(url, kubeconfig_path, address, app, server.metrics)
 
 
 @asynccontextmanager
 async def _answering(
     options: ServerOptions, store: Store, sock: socket.socket
-) -> AsyncIterator[tuple[str, Path, App]]:
+) -> AsyncIterator[tuple[str, Path, ApiServer, App]]:
     host, port = sock.getsockname()[:2]
     names = tuple(name for name in (*options.names, host) if name not in ("0.0.0.0", "::"))
     keys = options.keys or options.directory / KEYS
@@ -120,7 +122,7 @@ async def _answering(
             try:
                 path = options.directory / KUBECONFIG
                 _write_kubeconfig(path, url, certificates)
-                yield url, path, app
+                yield url, path, server, app
             finally:
                 renewing.cancel()
                 server.end_watches()
@@ -134,12 +136,18 @@ async def _renew(certificates: Certificates, tls: ssl.SSLContext) -> None:
         await asyncio.to_thread(certificates.refresh, tls)
 
 
-async def serve(options: ServerOptions, started: Callable[[Started], None]) -> None:
-    """Serve until somebody interrupts."""
+def stopped_by_signals() -> asyncio.Event:
+    """Set when somebody interrupts or ends this process."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
+    return stop
+
+
+async def serve(options: ServerOptions, started: Callable[[Started], None]) -> None:
+    """Serve until somebody interrupts."""
+    stop = stopped_by_signals()
     async with serving(options) as running:
         spare_the_lasting()
         started(running)
