@@ -1,0 +1,57 @@
+"""Short words for classic claims, pods that use them, and nodes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from dray.api.classic import ClassicClaim
+from dray.api.core import Node, Pod
+from dray.placement.resources import NOTHING
+from dray.placement.snapshot import Likeness, Seat, traits_of
+from dray.placement.subject import Subject
+from dray.values.nodeselector import for_node
+
+GONE = "2026-01-01T00:00:00Z"
+
+
+def classic(name: str = "c", *, mode: str = "Delayed", deleted: bool = False, **status: Any) -> ClassicClaim:
+    """A classic claim with the status that is given, in the words of the wire."""
+    metadata = {"name": name, "namespace": "ns", "uid": f"uid-{name}", "resourceVersion": "7"}
+    document = {
+        "metadata": metadata | ({"deletionTimestamp": GONE} if deleted else {}),
+        "spec": {"resourceClassName": "acme", "allocationMode": mode},
+        "status": {"phase": "Pending", "userLimit": 1, **status},
+    }
+    return msgspec.convert(document, ClassicClaim)
+
+
+def allocated(name: str = "c", node: str = "", *, users: tuple[str, ...] = (), **more: Any) -> ClassicClaim:
+    """A claim that its driver allocated, available on one node or everywhere."""
+    reach = {"availableOnNodes": for_node(node).document()} if node else {}
+    entries = [{"apiVersion": "v1", "kind": "Pod", "name": uid, "uid": uid} for uid in users]
+    return classic(name, phase="Allocated", reservedFor=entries, **reach, **more)
+
+
+def proposed(
+    *nodes: str, selected: str = "", declined: tuple[str, ...] = (), name: str = "c", **driver: Any
+) -> ClassicClaim:
+    """A claim in the middle of the negotiation."""
+    scheduling = {
+        "scheduler": {"potentialNodes": list(nodes), "selectedNode": selected},
+        "driver": {"unsuitableNodes": list(declined), **driver},
+    }
+    return classic(name, scheduling=scheduling)
+
+
+def subject(*claims: ClassicClaim, uid: str = "p") -> Subject:
+    """A pod that uses these claims."""
+    pod = msgspec.convert({"metadata": {"name": "p", "namespace": "ns", "uid": uid}}, Pod)
+    return Subject(pod, NOTHING, (), claims)
+
+
+def seat(name: str, **labels: str) -> Seat:
+    """A node without devices."""
+    node = msgspec.convert({"metadata": {"name": name, "labels": labels}}, Node)
+    return Seat(node, Likeness(traits_of(node), NOTHING, None))  # type: ignore[arg-type]
