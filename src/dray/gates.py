@@ -153,7 +153,7 @@ class GateSet:
 
     @classmethod
     def parse(cls, text: str, base: GateSet | None = None) -> GateSet:
-        """Read `A=true,B=false`, as `--feature-gates` takes it; what is not named is as in `base`, or as usual."""
+        """Read `A=true,B=false`, as `--feature-gates` takes it; what is not named stays as in `base`."""
         switches: dict[str, bool] = {}
         for item in filter(None, (part.strip() for part in text.split(","))):
             name, equals, value = (part.strip() for part in item.partition("="))
