@@ -1,6 +1,7 @@
 """Rules of the classic path: resource classes, and claims that a driver's controller allocates.
 
-The phases of a claim are a small machine; `TRANSITIONS` is all of it.
+The phases of a claim are a small machine; `TRANSITIONS` is all of it, but for the end: of a claim that is
+being deleted the driver may say that it is free.
 """
 
 from __future__ import annotations
@@ -97,16 +98,28 @@ def classic_claim_update(new: ClassicClaim, old: ClassicClaim) -> Errors:
 
 def classic_claim_status_update(new: ClassicClaim, old: ClassicClaim) -> Errors:
     """What holds of the step from one status to the next."""
-    before, after = old.status.phase or PENDING, new.status.phase or PENDING
-    if before != after and before in TRANSITIONS and after not in TRANSITIONS[before]:
-        allowed = " or ".join(f"`{phase}`" for phase in TRANSITIONS[before])
-        text = f"a claim that is `{before}` can only become {allowed}"
-        yield invalid(_STATUS.field("phase"), new.status.phase, text)
     deleting = new.metadata.deletion_timestamp is not None or old.metadata.deletion_timestamp is not None
+    yield from _step(new.status, old.status, deleting=deleting)
+    after = new.status.phase or PENDING
     added = set(new.status.reserved_for) - set(old.status.reserved_for)
     if added and (deleting or after != ALLOCATED):
         why = "the claim is being deleted" if deleting else f"the claim is `{after}`, not `{ALLOCATED}`"
         yield forbidden(_STATUS.field("reservedFor"), f"new entries may not be added while {why}")
+
+
+def _step(new: ClassicClaimStatus, old: ClassicClaimStatus, *, deleting: bool) -> Errors:
+    """Whether a claim may go from its phase to the next."""
+    before, after = old.phase or PENDING, new.phase or PENDING
+    if before == after or before not in TRANSITIONS:
+        return
+    place, ways = _STATUS.field("phase"), TRANSITIONS[before]
+    if deleting and before == ALLOCATED:
+        ways = (*ways, PENDING)
+    if after not in ways:
+        allowed = " or ".join(f"`{phase}`" for phase in ways)
+        yield invalid(place, new.phase, f"a claim that is `{before}` can only become {allowed}")
+    elif after != ALLOCATED and set(new.reserved_for) & set(old.reserved_for):
+        yield forbidden(place, f"the claim is in use, and stays `{before}` while `reservedFor` has entries")
 
 
 def classic_claim_status(obj: ClassicClaim) -> Errors:

@@ -16,6 +16,7 @@ from dray.api.fields import ROOT, FieldError, Path
 from dray.api.fields import forbidden as forbidden_field
 from dray.api.kinds import known_kind
 from dray.api.resource import AllocatedDeviceStatus, DeviceRequest, ResourceClaim
+from dray.claims import phases
 from dray.server.auth.access import Access
 from dray.server.auth.drivers import Drivers
 from dray.server.auth.placed import CLASSIC, DEVICES
@@ -114,8 +115,12 @@ class StatusRule:
             if status is not None and status.driver_name and status.driver_name not in bound:
                 why = f'User "{user.name}" does not speak for driver "{status.driver_name}"'
                 raise forbidden(change.kind, change.name, why)
-        if old is None or _scheduler_part(new) != _scheduler_part(old):
+        if old is None:
             self._access.require(user, _asked_binding(change))
+            return
+        beyond = list(phases.beyond_driver(change.view, change.old_view))
+        if beyond and not self._access.allows(user, _asked_binding(change)):
+            raise forbidden(change.kind, change.name, f'User "{user.name}" is a driver: {"; ".join(beyond)}')
 
 
 def drivers_changed(new: ResourceClaim, old: ResourceClaim) -> list[str]:
@@ -145,10 +150,6 @@ def _named_node(selector: NodeSelector | None) -> str | None:
         if item.key == NODE_NAME and item.operator == "In" and len(item.values) == 1:
             return item.values[0]
     return None
-
-
-def _scheduler_part(status: Any) -> tuple[Any, Any]:
-    return status.reserved_for, None if status.scheduling is None else status.scheduling.scheduler
 
 
 # --- admin access ---

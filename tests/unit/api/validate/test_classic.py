@@ -113,6 +113,29 @@ def test_the_table_of_steps_is_complete():
     assert {(before, after) for before, steps in TRANSITIONS.items() for after in steps} == LEGAL
 
 
+GOING = metadata(deletionTimestamp="2026-01-01T00:00:00Z")
+
+
+@req("K3063-082")
+@pytest.mark.parametrize("before", PHASES)
+@pytest.mark.parametrize("after", PHASES)
+def test_one_more_step_is_legal_at_the_end(before, after):
+    legal = before == after or (before, after) in {*LEGAL, ("Allocated", "Pending")}
+    old, new = (classic_claim(meta=GOING, status={"phase": phase}) for phase in (before, after))
+    assert found(validate_status_update(new, old)) == ([] if legal else ["Invalid status.phase"])
+
+
+@req("K3063-115")
+def test_a_claim_in_use_is_not_freed():
+    used = {"reservedFor": [user()]}
+    old = in_phase("Allocated", **used)
+    assert found(validate_status_update(in_phase("Reallocate", **used), old)) == ["Forbidden status.phase"]
+    assert not validate_status_update(in_phase("Reallocate"), old)
+    going = classic_claim(meta=GOING, status={"phase": "Allocated", **used})
+    freed = classic_claim(meta=GOING, status={"phase": "Pending", **used})
+    assert found(validate_status_update(freed, going)) == ["Forbidden status.phase"]
+
+
 @req("K3063-082")
 def test_a_claim_without_a_phase_is_pending():
     assert not validate_status_update(in_phase("Allocated"), classic_claim())
@@ -165,9 +188,8 @@ def test_only_an_allocated_claim_that_stays_gets_users():
     pending = in_phase("Pending", reservedFor=[user()])
     assert found(validate_status_update(pending, in_phase("Pending"))) == ["Forbidden status.reservedFor"]
     assert not validate_status_update(in_phase("Allocated", reservedFor=[user()]), in_phase("Pending"))
-    going = metadata(deletionTimestamp="2026-01-01T00:00:00Z")
-    old = classic_claim(meta=going, status={"phase": "Allocated"})
-    new = classic_claim(meta=going, status={"phase": "Allocated", "reservedFor": [user()]})
+    old = classic_claim(meta=GOING, status={"phase": "Allocated"})
+    new = classic_claim(meta=GOING, status={"phase": "Allocated", "reservedFor": [user()]})
     assert found(validate_status_update(new, old)) == ["Forbidden status.reservedFor"]
 
 
