@@ -1,0 +1,22 @@
+"""What pods need, where others counted wrong."""
+
+from __future__ import annotations
+
+from dray.placement.resources import needs_of
+from dray.values.quantity import NANOS
+from tests.unit.placement.seats import container, pod
+
+GPU = "example.com/gpu"
+
+
+def test_s18_init_containers_sidecars_and_main_containers_share_an_extended_resource() -> None:
+    """The sidecar starts before the init container of 2, and stays: 3 at that moment, 2 when all runs."""
+    counted = pod(
+        containers=[container({GPU: "1"})],
+        initContainers=[
+            container({GPU: "1"}),
+            container({GPU: "1"}, restartPolicy="Always"),
+            container({GPU: "2"}),
+        ],
+    )
+    assert needs_of(counted).of(GPU) == 3 * NANOS
