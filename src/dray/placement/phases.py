@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
 
+from dray.api.resource import AllocationResult, ResourceClaim
 from dray.placement.verdicts import Verdict
 
 if TYPE_CHECKING:
@@ -63,6 +64,10 @@ def between(scores: Sequence[int]) -> Sequence[int]:
     return [(score - least) * MOST // (most - least) if most > least else 0 for score in scores]
 
 
+Given = tuple[ResourceClaim, AllocationResult]
+"""A claim and the devices it gets."""
+
+
 @dataclass(frozen=True, slots=True)
 class Opinion:
     """What a plugin thinks about one pod in one cycle; what is None it has nothing to say about."""
@@ -76,6 +81,8 @@ class Opinion:
     spread: Spread = as_given
     by_node: bool = False
     """Whether `filter` or `score` look at the name or the labels of the node."""
+    reserve: Callable[[Seat], tuple[Given, ...]] | None = None
+    """What the pod's claims get on the seat that was chosen."""
 
 
 class Plugin(Protocol):
@@ -87,5 +94,5 @@ class Plugin(Protocol):
         ...
 
     def opinion(self, subject: Subject, snapshot: Snapshot) -> Opinion | Verdict | None:
-        """What it thinks of a pod; a verdict when no node can do, None when the pod is none of its business."""
+        """What it thinks of a pod; a verdict when no node can do, None when it has nothing to say."""
         ...

@@ -36,6 +36,8 @@ class Subject:
     needs: Needs
     claims: tuple[ResourceClaim, ...] = ()
     classic: tuple[ClassicClaim, ...] = ()
+    attempts: int = 0
+    """How often it was tried before; searches that were given up get more patience each time."""
     pending: tuple[ResourceClaim, ...] = field(init=False)
     """The claims that have no devices yet."""
 
@@ -49,7 +51,9 @@ class Subject:
         return f"{self.pod.metadata.namespace}/{self.pod.metadata.name}"
 
 
-def subject_of(pod: Pod, seen: ClaimsSeen, needs: Needs | None = None) -> Subject | Verdict:
+def subject_of(
+    pod: Pod, seen: ClaimsSeen, needs: Needs | None = None, attempts: int = 0
+) -> Subject | Verdict:
     """A pod ready to be placed, or what it waits for."""
     claims: dict[str, ResourceClaim] = {}
     classic: dict[str, ClassicClaim] = {}
@@ -61,7 +65,7 @@ def subject_of(pod: Pod, seen: ClaimsSeen, needs: Needs | None = None) -> Subjec
             claims.setdefault(found.metadata.name, found)
         elif found is not None:
             classic.setdefault(found.metadata.name, found)
-    return Subject(pod, needs or needs_of(pod), tuple(claims.values()), tuple(classic.values()))
+    return Subject(pod, needs or needs_of(pod), tuple(claims.values()), tuple(classic.values()), attempts)
 
 
 def _resolved(

@@ -1,0 +1,77 @@
+"""Binding conditions: whether the devices of a claim are ready for a pod to be bound to its node.
+
+A device may name conditions that its driver reports when it is attached or otherwise ready, and conditions
+that mean it never will be. A pod waits until all of the first are true on every device; one of the second
+that is true, or too long a wait, and the devices are given back so that the pod can try elsewhere.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from dray.api.resource import DeviceRequestAllocationResult, ResourceClaim
+
+LONGEST_WAIT: Final = 600.0
+"""Seconds a pod waits for its devices to become ready."""
+
+
+@dataclass(frozen=True, slots=True)
+class Waits:
+    """A device is not ready: the conditions that are not true yet."""
+
+    device: str
+    conditions: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"device {self.device} waits for {', '.join(self.conditions)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """A device will not become ready: the condition that says so, and what it says."""
+
+    device: str
+    condition: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"device {self.device}: {self.condition}" + (f": {self.message}" if self.message else "")
+
+
+def minds_binding(claim: ResourceClaim) -> bool:
+    """Whether any device of a claim has conditions to wait for."""
+    allocation = claim.status.allocation
+    return allocation is not None and any(result.binding_conditions for result in allocation.devices.results)
+
+
+def readiness(claim: ResourceClaim) -> Waits | Failed | None:
+    """What the devices of a claim still wait for; None when all are ready."""
+    if claim.status.allocation is None:
+        return None
+    waits: Waits | None = None
+    for result in claim.status.allocation.devices.results:
+        if not result.binding_conditions:
+            continue
+        device = f"{result.driver}/{result.pool}/{result.device}"
+        said = _conditions(claim, result)
+        for name in result.binding_failure_conditions:
+            if name in said and said[name][0] == "True":
+                return Failed(device, name, said[name][1])
+        missing = tuple(name for name in result.binding_conditions if said.get(name, ("", ""))[0] != "True")
+        if missing and waits is None:
+            waits = Waits(device, missing)
+    return waits
+
+
+def _conditions(claim: ResourceClaim, result: DeviceRequestAllocationResult) -> dict[str, tuple[str, str]]:
+    """What the driver reports of a device: status and message of each condition."""
+    for reported in claim.status.devices:
+        if (reported.driver, reported.pool, reported.device, reported.share_id) == (
+            result.driver,
+            result.pool,
+            result.device,
+            result.share_id,
+        ):
+            return {each.type: (each.status, each.message) for each in reported.conditions}
+    return {}

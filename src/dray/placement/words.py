@@ -1,0 +1,68 @@
+"""Why a pod has no node, in one line: what an event and the pod's condition say.
+
+Devices are explained by `explain`, on the nodes that only devices keep from the pod; what other plugins
+refuse is told with the nodes it is about. The same cluster gives the same words, so nothing is repeated that
+people have read already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from dray.allocator.admit import Admission
+from dray.errors import AllocationFault
+from dray.explain import diagnose, of_fault, summary
+from dray.explain.diagnosis import Diagnosis
+from dray.placement.cycle import Unplaceable
+from dray.placement.subject import PLUGIN
+
+LONGEST: Final = 1024
+"""Letters an event has room for."""
+SHOWN: Final = 2
+"""Nodes that are named before the rest is counted."""
+
+
+def why(unplaceable: Unplaceable, door: Admission, *, hints: int = 1) -> str:
+    """The reasons in one line, devices first."""
+    parts: list[str] = []
+    told = diagnosis_of(unplaceable, door, hints=hints)
+    if told is not None:
+        parts.append(summary(told))
+    for refused in unplaceable.refused:
+        verdict = refused.verdict
+        if told is not None and verdict.plugin == PLUGIN and not verdict.again and _is_search(verdict.reason):
+            continue
+        parts.append(f"{named(refused.nodes)}: {verdict.reason}" if refused.nodes else verdict.reason)
+    text = "; ".join(parts) or "there are no nodes"
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
+
+
+def diagnosis_of(unplaceable: Unplaceable, door: Admission, *, hints: int = 1) -> Diagnosis | None:
+    """The story of the search on the nodes that devices alone keep from the pod; None when there are none."""
+    subject, snapshot = unplaceable.subject, unplaceable.snapshot
+    names = [
+        name
+        for refused in unplaceable.refused
+        if refused.verdict.plugin == PLUGIN and _is_search(refused.verdict.reason)
+        for name in refused.nodes
+    ]
+    if not names or not subject.pending:
+        return None
+    nodes = [snapshot.nodes[name] for name in names]
+    try:
+        claims = door.claims(subject.pending)
+        return diagnose(snapshot.stock, claims, nodes, pod=subject.name, hints=hints)
+    except AllocationFault as fault:
+        return of_fault(fault, subject.pending, pod=subject.name)
+
+
+def named(nodes: Sequence[str]) -> str:
+    """Nodes by name, the first of many."""
+    more = len(nodes) - SHOWN
+    shown = ", ".join(nodes[:SHOWN])
+    return f"{shown} and {more} more" if more > 0 else shown
+
+
+def _is_search(reason: str) -> bool:
+    return not reason.endswith("elsewhere")

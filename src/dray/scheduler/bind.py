@@ -1,0 +1,281 @@
+"""The signature: a placement becomes true, write by write, or is taken back.
+
+Theory of operation: a claim gets its devices and its consumer in one write of its status, on the version it
+was decided on; a newer version is read and judged again. Pods that share a claim take turns at it, and who
+has the turn reserves it for all that wait, so that a claim of a hundred pods is not written a hundred times.
+When every claim is the pod's, and its devices are ready, the binding is posted. A failure that is certain
+takes the pod off its claims again, and devices that nobody else uses go back; after one that is uncertain
+(no answer came) everything stays, and the watch will tell.
+
+Rules for this file: nothing is decided here that the cycle did not decide; what does not fit any more is
+`Overtaken`, and the pod is tried again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Final
+
+import msgspec
+
+from dray.api.core import Node, Pod
+from dray.api.resource import AllocationResult, ConsumerReference, ResourceClaim
+from dray.claims import reservation
+from dray.claims.binding import LONGEST_WAIT, Failed, minds_binding, readiness
+from dray.claims.naming import FINALIZER
+from dray.client.caller import TROUBLE
+from dray.client.client import Client
+from dray.client.failures import ApiError, Conflict, NotFound
+from dray.clock import timestamp
+from dray.errors import DrayError
+from dray.placement.cycle import Placement
+from dray.placement.plugins.devices import reaching
+from dray.scheduler.claimbook import ClaimBook
+
+ATTEMPTS: Final = 5
+"""How often a claim that others write too is read and judged again."""
+
+
+class Overtaken(DrayError):  # noqa: N818 - what is the case
+    """The cluster is not what the placement was made for; the message says what changed."""
+
+
+@dataclass(slots=True)
+class _Turns:
+    """Who writes a claim now, and for whom else."""
+
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    joining: dict[str, ConsumerReference] = field(default_factory=dict)
+    news: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+class Binder:
+    """Makes placements true."""
+
+    def __init__(self, client: Client, claims: ClaimBook, longest_wait: float = LONGEST_WAIT) -> None:
+        self._client = client
+        self._claims = claims
+        self._tempo = client.habits.tempo
+        self._longest_wait = longest_wait
+        self._turns: dict[str, _Turns] = {}
+        self.conflicts = 0
+        """Writes that met another version, or a ledger that objected; for metrics."""
+
+    def heard(self, claim: ResourceClaim) -> None:
+        """A claim changed: whoever waits for its devices looks again."""
+        turns = self._turns.get(claim.metadata.uid)
+        if turns is not None:
+            turns.news.set()
+
+    async def bind(self, placement: Placement) -> None:
+        """Give the claims their devices, wait until these are ready, and bind; raises when that fails."""
+        subject, node = placement.subject, placement.node
+        pod = subject.pod
+        try:
+            for claim in subject.claims:
+                await self._secure(claim, pod, node)
+            for claim in subject.claims:
+                await self._await_devices(claim)
+        except (ApiError, Overtaken):
+            await self.undo(placement)
+            raise
+        try:
+            await self._client.bind(
+                pod.metadata.name, pod.metadata.namespace, node.metadata.name, uid=pod.metadata.uid
+            )
+        except ApiError as refused:
+            if not await self._is_out_of_hand(pod, refused):
+                await self.undo(placement)
+            raise
+
+    async def _is_out_of_hand(self, pod: Pod, refused: ApiError) -> bool:
+        """Whether the pod is gone or has a node from somebody else: its claims are not ours to touch then."""
+        if isinstance(refused, Conflict):
+            try:
+                now = await self._client.get(Pod, pod.metadata.name, pod.metadata.namespace)
+            except TROUBLE:
+                return True
+            return now.metadata.uid != pod.metadata.uid or bool(now.spec.node_name)
+        return isinstance(refused, NotFound)
+
+    # --- claims ---
+
+    async def _secure(self, claim: ResourceClaim, pod: Pod, node: Node) -> None:
+        """A claim has its devices and is reserved for the pod."""
+        async with self._turn(claim) as turns:
+            turns.joining[pod.metadata.uid] = reservation.consumer_of(pod)
+            try:
+                async with turns.lock:
+                    for _ in range(ATTEMPTS):
+                        if await self._written(claim, pod, node, turns):
+                            return
+            finally:
+                turns.joining.pop(pod.metadata.uid, None)
+        raise Overtaken(f"claim {_named(claim)} changes faster than it can be written")
+
+    @asynccontextmanager
+    async def _turn(self, claim: ResourceClaim) -> AsyncIterator[_Turns]:
+        """The turns at a claim, kept while somebody has or waits for one."""
+        uid = claim.metadata.uid
+        turns = self._turns.setdefault(uid, _Turns())
+        try:
+            yield turns
+        finally:
+            if not turns.joining and not turns.lock.locked():
+                self._turns.pop(uid, None)
+
+    async def _written(self, claim: ResourceClaim, pod: Pod, node: Node, turns: _Turns) -> bool:
+        """One try to reserve a claim; False when it was another version than we knew."""
+        stored = self._judged(claim, pod, node)
+        if stored is None:
+            return True
+        counted = self._claims.get(stored.metadata.namespace, stored.metadata.name)
+        allocation = counted.status.allocation if counted is not None else None
+        if allocation is None:
+            raise Overtaken(f"claim {_named(claim)} has lost its devices")
+        try:
+            if FINALIZER not in stored.metadata.finalizers:
+                stored = await self._protected(stored)
+            new = self._reserved(stored, allocation, turns.joining.values())
+            self._claims.saw(await self._put(stored, new))
+        except Conflict as refused:
+            self.conflicts += 1
+            await self._read_again(claim, stored, refused)
+            return False
+        except NotFound:
+            self._claims.lost(claim)
+            raise Overtaken(f"claim {_named(claim)} was deleted") from None
+        return True
+
+    def _judged(self, claim: ResourceClaim, pod: Pod, node: Node) -> ResourceClaim | None:
+        """The claim as it is stored, when something is to be written; None when it is the pod's already."""
+        stored = self._claims.stored(claim)
+        if stored is None:
+            raise Overtaken(f"claim {_named(claim)} was deleted")
+        if reaching((stored,), node) is not None:
+            raise Overtaken(
+                f"claim {_named(claim)} got its devices elsewhere, out of reach of {node.metadata.name}"
+            )
+        if stored.status.allocation is not None and reservation.is_reserved(stored, pod):
+            return None
+        why = reservation.why_not(stored, pod)
+        if why:
+            raise Overtaken(why)
+        return stored
+
+    def _reserved(
+        self, stored: ResourceClaim, allocation: AllocationResult, consumers: Iterable[ConsumerReference]
+    ) -> ResourceClaim:
+        """The claim with its devices, reserved for everybody who waits, as far as there is room."""
+        old = stored.status
+        if old.allocation is None and any(result.binding_conditions for result in allocation.devices.results):
+            now = timestamp(self._tempo.clock.now())
+            allocation = msgspec.structs.replace(allocation, allocation_timestamp=now)
+        there = {consumer.uid for consumer in old.reserved_for}
+        new = [consumer for consumer in consumers if consumer.uid not in there]
+        room = reservation.MOST_CONSUMERS - len(old.reserved_for)
+        status = msgspec.structs.replace(
+            old, allocation=old.allocation or allocation, reserved_for=(*old.reserved_for, *new[:room])
+        )
+        return msgspec.structs.replace(stored, status=status)
+
+    async def _protected(self, stored: ResourceClaim) -> ResourceClaim:
+        """The claim with the finalizer that keeps it while it has devices; before it gets any."""
+        metadata = msgspec.structs.replace(
+            stored.metadata, finalizers=(*stored.metadata.finalizers, FINALIZER)
+        )
+        kept = await self._client.amend(stored, msgspec.structs.replace(stored, metadata=metadata))
+        self._claims.saw(kept)
+        return kept
+
+    async def _put(self, old: ResourceClaim, new: ResourceClaim) -> ResourceClaim:
+        """Write the status; only what differs when the server knows fields that we do not."""
+        if self._client.unknown_fields(ResourceClaim):
+            return await self._client.amend(old, new, subresource="status")
+        return await self._client.update_status(new)
+
+    async def _read_again(self, claim: ResourceClaim, sent: ResourceClaim, refused: Conflict) -> None:
+        """The claim as it is now; a refusal of the very version we sent is a word about its devices."""
+        try:
+            now = await self._client.get(ResourceClaim, claim.metadata.name, claim.metadata.namespace)
+        except NotFound:
+            self._claims.lost(claim)
+            raise Overtaken(f"claim {_named(claim)} was deleted") from None
+        if now.metadata.uid != claim.metadata.uid:
+            self._claims.lost(claim)
+        self._claims.saw(now)
+        if now.metadata.resource_version == sent.metadata.resource_version:
+            raise Overtaken(refused.message) from None
+
+    # --- binding conditions ---
+
+    async def _await_devices(self, claim: ResourceClaim) -> None:
+        """Wait until the devices of a claim are ready."""
+        stored = self._claims.stored(claim)
+        if stored is None or not minds_binding(stored):
+            return
+        began = self._tempo.clock.monotonic()
+        async with self._turn(claim) as turns:
+            while True:
+                turns.news.clear()
+                stored = self._claims.stored(claim)
+                if stored is None or stored.status.allocation is None:
+                    raise Overtaken(f"claim {_named(claim)} lost its devices while the pod waited for them")
+                state = readiness(stored)
+                if state is None:
+                    return
+                left = began + self._longest_wait - self._tempo.clock.monotonic()
+                if isinstance(state, Failed):
+                    raise Overtaken(f"claim {_named(claim)}: {state}")
+                if left <= 0:
+                    raise Overtaken(
+                        f"claim {_named(claim)}: {state} for more than {self._longest_wait:g} seconds"
+                    )
+                await _first(turns.news, left)
+
+    # --- taking back ---
+
+    async def undo(self, placement: Placement) -> None:
+        """Take the pod off the claims it was put on; devices that nobody else uses go back."""
+        pod = placement.subject.pod
+        for claim in placement.subject.claims:
+            stored = self._claims.stored(claim)
+            if stored is not None and reservation.is_reserved(stored, pod):
+                try:
+                    await self.release(claim, pod)
+                except (*TROUBLE, Overtaken):
+                    continue  # the next attempt finds the claim reserved, and goes on from there
+
+    async def release(self, claim: ResourceClaim, pod: Pod) -> None:
+        """Take the pod off one claim; when nobody else uses it, the devices go back."""
+        async with self._turn(claim) as turns, turns.lock:
+            for _ in range(ATTEMPTS):
+                stored = self._claims.stored(claim)
+                if stored is None:
+                    return
+                left = tuple(user for user in stored.status.reserved_for if user.uid != pod.metadata.uid)
+                status = msgspec.structs.replace(stored.status, reserved_for=left)
+                if not left:
+                    status = msgspec.structs.replace(status, allocation=None, devices=())
+                if status == stored.status:
+                    return
+                try:
+                    self._claims.saw(await self._put(stored, msgspec.structs.replace(stored, status=status)))
+                    return
+                except Conflict as refused:
+                    await self._read_again(claim, stored, refused)
+
+
+async def _first(news: asyncio.Event, seconds: float) -> None:
+    try:
+        async with asyncio.timeout(seconds):
+            await news.wait()
+    except TimeoutError:
+        return
+
+
+def _named(claim: ResourceClaim) -> str:
+    return f"{claim.metadata.namespace}/{claim.metadata.name}"
