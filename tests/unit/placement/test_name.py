@@ -1,0 +1,19 @@
+"""Pods that name their node."""
+
+from __future__ import annotations
+
+from dray.placement.phases import Opinion
+from dray.placement.plugins.name import NodeName
+from dray.placement.verdicts import Signal, Topic, Verdict
+from tests.unit.placement.seats import node, opinion_of, pod, seat, verdict_of
+
+
+def test_a_pod_that_names_no_node_is_none_of_its_business() -> None:
+    assert opinion_of(NodeName(), pod(), node("a")) is None
+
+
+def test_only_the_named_node_is_in_question() -> None:
+    elsewhere = Verdict("NodeName", "not the node that the pod names", frozenset({Signal(Topic.NODES)}))
+    assert opinion_of(NodeName(), pod(nodeName="a"), node("a")) == Opinion(frozenset({"a"}), elsewhere)
+    assert verdict_of(NodeName(), pod(nodeName="a"), seat(node("a"))) is None
+    assert verdict_of(NodeName(), pod(nodeName="a"), seat(node("b"))) == elsewhere

@@ -1,0 +1,37 @@
+"""Cordoned nodes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dray.placement.plugins.unschedulable import NodeUnschedulable
+from dray.placement.verdicts import Signal, Topic, Verdict
+from tests.unit.placement.seats import node, opinion_of, pod, seat, verdict_of
+
+KEY = "node.kubernetes.io/unschedulable"
+CORDONED = Verdict("NodeUnschedulable", "unschedulable (cordoned)", frozenset({Signal(Topic.NODES)}))
+
+
+def test_a_cordoned_node_takes_no_new_pods() -> None:
+    assert verdict_of(NodeUnschedulable(), pod(), seat(node(unschedulable=True))) == CORDONED
+    assert verdict_of(NodeUnschedulable(), pod(), seat(node())) is None
+
+
+@pytest.mark.parametrize(
+    ("toleration", "helps"),
+    [
+        ({"key": KEY, "operator": "Exists"}, True),
+        ({"key": KEY, "effect": "NoSchedule"}, True),
+        ({"operator": "Exists"}, True),
+        ({"key": KEY, "operator": "Exists", "effect": "NoExecute"}, False),
+        ({"key": KEY, "value": "true"}, False),
+        ({"key": "dedicated", "operator": "Exists"}, False),
+    ],
+)
+def test_a_pod_may_tolerate_it(toleration: dict[str, Any], helps: bool) -> None:
+    tolerant = pod(tolerations=[toleration])
+    assert (opinion_of(NodeUnschedulable(), tolerant, node()) is None) is helps
+    told = verdict_of(NodeUnschedulable(), tolerant, seat(node(unschedulable=True)))
+    assert told == (None if helps else CORDONED)
