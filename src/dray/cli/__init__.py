@@ -15,3 +15,10 @@ def main() -> None:
     from dray.cli.door import run
 
     sys.exit(run(sys.argv[1:]))
+
+
+def kubectl() -> None:
+    """The same as a plugin: `kubectl dray explain pod/NAME`."""
+    from dray.cli.door import run
+
+    sys.exit(run(sys.argv[1:], "kubectl dray"))

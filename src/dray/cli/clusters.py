@@ -30,6 +30,9 @@ KINDS = {
 }
 """What people write before the slash, and what they mean."""
 
+IN_FILES = "among the manifests"
+"""Where objects are looked for, in words."""
+
 
 def files_option(command: F) -> F:
     """`-f`."""
@@ -92,7 +95,9 @@ def names_of(bundle: Bundle, kind: str) -> list[Name]:
     return [(one.metadata.namespace, one.metadata.name) for one in objects]
 
 
-def resolved(bundle: Bundle, kind: str, text: str, namespace: str | None = None) -> Name:
+def resolved(
+    bundle: Bundle, kind: str, text: str, namespace: str | None = None, where: str = IN_FILES
+) -> Name:
     """The pod or claim meant by `NAME` or `NAMESPACE/NAME`; raises `InputError` when there is none."""
     space, slash, name = text.rpartition("/")
     wanted = space if slash else namespace
@@ -107,14 +112,14 @@ def resolved(bundle: Bundle, kind: str, text: str, namespace: str | None = None)
             f"{kind} `{name}` is in several namespaces: {spaces}; write `-n` or `NAMESPACE/NAME`"
         )
     others = listed("/".join(known) for known in names) or "none"
-    raise InputError(f"{kind} `{full}` is not among the manifests; those are {others}")
+    raise InputError(f"{kind} `{full}` is not {where}; those are {others}")
 
 
-def check_node(bundle: Bundle, node: str | None) -> None:
+def check_node(bundle: Bundle, node: str | None, where: str = IN_FILES) -> None:
     """Refuse a node that nobody knows."""
     names = [known.metadata.name for known in bundle.nodes]
     if node is not None and node not in names:
-        raise InputError(f"node `{node}` is not among the manifests; those are {listed(names)}")
+        raise InputError(f"node `{node}` is not {where}; those are {listed(names) or 'none'}")
 
 
 def subject_named(text: str) -> tuple[str, str] | None:

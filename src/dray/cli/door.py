@@ -22,9 +22,12 @@ YES, NO, BROKEN, FAULT, INTERRUPTED, NO_READER = 0, 1, 2, 3, 130, 141
 
 COMMANDS: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
+        "up": ("dray.cli.up", "Run a whole cluster in this terminal"),
         "allocate": ("dray.cli.allocate", "Give devices to everything that waits for them"),
         "explain": ("dray.cli.explain", "Tell which devices a pod gets, or why it gets none"),
         "server": ("dray.cli.server", "Serve the Kubernetes API for devices"),
+        "scheduler": ("dray.cli.scheduler", "Schedule pods with claims, beside any Kubernetes API server"),
+        "controller": ("dray.cli.controller", "Keep the claims of pods, beside any Kubernetes API server"),
         "doctor": ("dray.cli.doctor", "Prove that ledger and audit log are whole, and repair the ledger"),
         "fence": ("dray.cli.fence", "Declare a lost node harmless, so that others get its devices"),
         "lint": ("dray.cli.lint", "Find what is wrong in manifests"),
@@ -86,10 +89,10 @@ def dray() -> None:
     """Dynamic Resource Allocation: allocate devices, explain the answer, lint and convert manifests."""
 
 
-def run(arguments: Sequence[str]) -> int:
+def run(arguments: Sequence[str], name: str = "dray") -> int:
     """Run a command line; the exit code."""
     try:
-        code = dray.main(list(arguments), prog_name="dray", standalone_mode=False)
+        code = dray.main(list(arguments), prog_name=name, standalone_mode=False)
         sys.stdout.flush()
         return code if isinstance(code, int) else YES
     except click.exceptions.NoArgsIsHelpError as asked:

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import click
@@ -22,31 +18,23 @@ from dray.cli.clusters import (
     subject_named,
 )
 from dray.cli.door import NO, YES
-from dray.cli.options import color_option, gates_option, wants_color
+from dray.cli.explain_page import Options, painted, print_pages
+from dray.cli.options import color_option, gates_option
 from dray.cli.report import clean
+from dray.cli.servers import Server, server_options
 from dray.errors import AllocationFault
-from dray.explain import Diagnosis, Role, Verdict, diagnose, of_fault, render_text, to_document
+from dray.explain import Diagnosis, Verdict, diagnose, of_fault, to_document
 from dray.explain.document import API_VERSION, KIND
-from dray.gates import GateSet
 from dray.manifests import as_json
 from dray.sim.bundle import listed
 from dray.sim.identity import new_share_id
 from dray.sim.placing import Limits, NotPlaced, Outcome, place
 
-_WIDTH, _WIDEST = 100, 120
-"""Columns where there is no screen, and the most of one that a page takes."""
-
-_PAINTS: dict[Role, dict[str, Any]] = {
-    Role.HEADLINE: {"bold": True},
-    Role.NODE: {"bold": True},
-    Role.MARK: {"fg": "green"},
-    Role.HINT: {"fg": "cyan"},
-}
-
 
 @click.command("explain")
 @files_option
 @click.argument("words", nargs=-1, metavar="[pod/NAME|claim/NAME]")
+@server_options
 @click.option("-n", "--namespace", metavar="NAME", help="The namespace of the pod or claim.")
 @click.option("--node", metavar="NAME", help="Explain this node only.")
 @click.option("--alone", is_flag=True, help="As if nothing else were waiting.")
@@ -63,16 +51,25 @@ _PAINTS: dict[Role, dict[str, Any]] = {
 def command(paths: tuple[str, ...], words: tuple[str, ...], **chosen: Any) -> int:
     """Tell which devices a pod or claim gets and why, or why it gets none and what would help.
 
-    Everything that waits is placed in order, as `dray allocate` does it; the pod or claim that is named is
-    explained as it is met then, or all of them when none is named. Every hint was tried before it is shown.
-    Exit code 0 when what is explained finds its place, 1 when it does not, 2 when the input is broken.
+    In files (`-f`), everything that waits is placed in order, as `dray allocate` does it; the pod or claim
+    that is named is explained as it is met then, or all of them when none is named. Without files it is
+    explained as the server of a kubeconfig has it now, with everything else that keeps a pod from a node.
+    Every hint was tried before it is shown. Exit code 0 when what is explained finds its place, 1 when it
+    does not, 2 when the input is broken.
     """
-    options = _Options(**chosen)
     asked = [subject for word in words if (subject := subject_named(word)) is not None]
-    more = tuple(word for word in words if subject_named(word) is None)
+    files = (*paths, *(word for word in words if subject_named(word) is None))
+    server = Server(chosen.pop("kubeconfig"), chosen.pop("context"))
+    options = Options(**chosen)
     if len(asked) > 1:
         raise click.UsageError("one pod or claim at a time, or none for all of them")
-    cluster = cluster_of((*paths, *more), options.gates)
+    if not files:
+        from dray.cli import explain_live
+
+        return explain_live.told(server, asked[0] if asked else None, options)
+    if server.is_named:
+        raise click.UsageError("either files or a server: leave `-f` or `--kubeconfig` and `--context` out")
+    cluster = cluster_of(files, options.gates)
     check_node(cluster.bundle, options.node)
     wanted = None
     if asked:
@@ -81,23 +78,11 @@ def command(paths: tuple[str, ...], words: tuple[str, ...], **chosen: Any) -> in
     return _tell(cluster, list(_outcomes(cluster, wanted, options)), wanted, options)
 
 
-@dataclass(frozen=True, slots=True)
-class _Options:
-    """What the command line chose."""
-
-    namespace: str | None
-    node: str | None
-    alone: bool
-    output: str
-    gates: GateSet
-    color: str
-
-
 Wanted = tuple[str, Name]
 """Kind and name of what is to be explained."""
 
 
-def _outcomes(cluster: Cluster, wanted: Wanted | None, options: _Options) -> Iterator[Outcome]:
+def _outcomes(cluster: Cluster, wanted: Wanted | None, options: Options) -> Iterator[Outcome]:
     """What is to be explained, met as `dray allocate` meets it."""
     limits = Limits(options.node)
     if wanted is not None and (options.alone or wanted[0] == "claim"):
@@ -115,7 +100,7 @@ def _outcomes(cluster: Cluster, wanted: Wanted | None, options: _Options) -> Ite
                 return
 
 
-def _tell(cluster: Cluster, outcomes: list[Outcome], wanted: Wanted | None, options: _Options) -> int:
+def _tell(cluster: Cluster, outcomes: list[Outcome], wanted: Wanted | None, options: Options) -> int:
     diagnoses = [_diagnosis(cluster, outcome, options.node) for outcome in outcomes]
     if options.output == "json":
         documents = [to_document(diagnosis) for diagnosis in diagnoses]
@@ -153,14 +138,14 @@ def _without_nodes(outcome: Outcome, node: str | None) -> str:
     return f"node `{node}` does not come into question"
 
 
-def _print(outcomes: list[Outcome], diagnoses: list[Diagnosis], options: _Options) -> None:
-    color = wants_color(options.color, terminal=sys.stdout.isatty(), no_color="NO_COLOR" in os.environ)
-    width = min(shutil.get_terminal_size().columns, _WIDEST) if sys.stdout.isatty() else _WIDTH
-    pages = []
-    for outcome, diagnosis in zip(outcomes, diagnoses, strict=True):
-        page = render_text(diagnosis, width, paint=lambda role, text: click.style(text, **_PAINTS[role]))
-        pages.append("\n".join([page, *_around(outcome)]))
-    click.echo("\n\n".join(pages), color=color)
+def _print(outcomes: list[Outcome], diagnoses: list[Diagnosis], options: Options) -> None:
+    print_pages(
+        [
+            "\n".join([painted(diagnosis), *_around(outcome)])
+            for outcome, diagnosis in zip(outcomes, diagnoses, strict=True)
+        ],
+        options.color,
+    )
 
 
 def _around(outcome: Outcome) -> Iterator[str]:

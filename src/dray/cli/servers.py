@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -15,6 +16,19 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """Which server is meant."""
+
+    kubeconfig: str
+    context: str
+
+    @property
+    def is_named(self) -> bool:
+        """Whether somebody chose it, rather than leave it to the surroundings."""
+        return bool(self.kubeconfig or self.context)
 
 
 def server_options(command: F) -> F:

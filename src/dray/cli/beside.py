@@ -1,0 +1,92 @@
+"""What `dray scheduler` and `dray controller` share: options, how they start, how they end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from dray.cli.door import NO, YES
+from dray.cli.options import gates_option
+from dray.cli.report import clean
+from dray.cli.servers import server_options
+from dray.cli.services import chosen_log, log_options, run, with_options
+
+if TYPE_CHECKING:
+    from dray.client.client import Client
+    from dray.cluster.alone import Working
+    from dray.cluster.components import Component
+    from dray.cluster.kept import Service
+    from dray.cluster.rights import Rights
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_OPTIONS = (
+    server_options,
+    click.option(
+        "--leader-elect/--no-leader-elect",
+        "elect",
+        default=True,
+        show_default=True,
+        help="Work only while holding the lease, so that others may stand by.",
+    ),
+    click.option(
+        "--identity", default="", metavar="NAME", help="Who signs the lease; the host's name and a number."
+    ),
+    click.option(
+        "--metrics-address",
+        default="",
+        metavar="HOST:PORT",
+        help="Tell metrics at /metrics and health at /healthz and /readyz there; nowhere unless given.",
+    ),
+    click.option(
+        "--qps",
+        type=click.FloatRange(min=0),
+        default=0.0,
+        metavar="NUMBER",
+        help="At most so many requests to the server in a second; 0 is as many as it takes.",
+    ),
+    log_options,
+    gates_option,
+)
+
+
+def beside_options(command: F) -> F:
+    """The options of a service that runs beside a server."""
+    return with_options(command, _OPTIONS)
+
+
+def stay(
+    rights: Rights, make: Callable[[Client, Component], Service], chosen: dict[str, Any], **more: Any
+) -> int:
+    """Run a service for the server of a kubeconfig; the exit code."""
+    from dray.client.kubeconfig import find_access
+    from dray.client.leases import LeadershipLost
+    from dray.cluster.alone import Place, alone
+    from dray.cluster.components import Component, new_identity
+
+    component = Component(
+        chosen["gates"], chosen["elect"], chosen["identity"] or new_identity(), chosen_log(chosen), **more
+    )
+    place = Place(
+        find_access(chosen["kubeconfig"], chosen["context"]),
+        rights,
+        component.elect,
+        chosen["qps"],
+        chosen["metrics_address"],
+    )
+    try:
+        run(alone(place, lambda client: make(client, component), lambda working: _tell(rights, working)))
+    except LeadershipLost as lost:
+        click.echo(f"dray: {clean(str(lost))}; start again to stand by", err=True)
+        return NO
+    click.echo("stopped", err=True)
+    return YES
+
+
+def _tell(rights: Rights, working: Working) -> None:
+    version = f" ({working.version})" if working.version else ""
+    click.echo(f"{rights.service} for {working.server}{version}", err=True)
+    if working.metrics:
+        click.echo(f"metrics at http://{working.metrics}/metrics", err=True)

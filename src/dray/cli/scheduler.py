@@ -1,0 +1,42 @@
+"""`dray scheduler`: find nodes and devices for the pods of any Kubernetes API server."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from dray.cli.beside import beside_options, stay
+
+
+@click.command("scheduler", short_help="Schedule pods with claims, beside any Kubernetes API server")
+@click.option(
+    "--scheduler-name",
+    "names",
+    multiple=True,
+    metavar="NAME",
+    default=("default-scheduler",),
+    show_default=True,
+    help="Schedule pods whose `schedulerName` is this; may be given again. Beside another scheduler, "
+    "choose a name of your own, for example `dray`.",
+)
+@click.option(
+    "--config",
+    "file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="A profile: the plugins and what each weighs.",
+)
+@beside_options
+def command(names: tuple[str, ...], file: Path | None, **chosen: Any) -> int:
+    """Give pods their nodes, and their claims the devices there.
+
+    Works for dray and for any other Kubernetes API server, through its API alone; deploy/scheduler.yaml has
+    the rights it needs. Of several, one works and the others stand by. Exit code 1 when leadership was lost,
+    so that a supervisor starts it again; 2 when the server cannot be reached or rights are missing.
+    """
+    from dray.cluster.components import profile_in, scheduler
+    from dray.cluster.rights import SCHEDULER
+
+    profile = profile_in(file) if file is not None else None
+    return stay(SCHEDULER, scheduler, chosen, names=frozenset(names), profile=profile)

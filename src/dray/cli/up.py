@@ -1,0 +1,101 @@
+"""`dray up`: a whole cluster in this terminal."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from dray.cli.options import gates_option
+from dray.cli.services import chosen_server, log_options, run, serving_options, with_options
+
+if TYPE_CHECKING:
+    from dray.cluster.up import Up, UpOptions
+    from dray.gates import GateSet
+
+_COMPONENTS = ("server", "scheduler", "controller")
+
+_GATES = tuple(
+    click.option(
+        f"--{component}-feature-gates",
+        default="",
+        metavar="A=true,B=false",
+        help=f"Switch feature gates of the {component} alone, over --feature-gates.",
+    )
+    for component in _COMPONENTS
+)
+
+
+@click.command("up", short_help="Run a whole cluster in this terminal")
+@click.option(
+    "--nodes",
+    type=click.IntRange(0, 10_000),
+    default=3,
+    show_default=True,
+    help="So many simulated nodes with example devices; those that are there already stay as they are.",
+)
+@click.option(
+    "--config",
+    "profile",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="The profile of the scheduler: its plugins and what each weighs.",
+)
+@serving_options
+@log_options
+@gates_option
+@lambda command: with_options(command, _GATES)
+def command(**chosen: Any) -> int:
+    """Run store, API server, scheduler and controllers in one process.
+
+    Pods find their nodes and claims get their devices. Nodes are simulated: pods are scheduled, nothing runs
+    them yet. Everything is kept in the data directory, and is there again after the next start. Ctrl-C stops
+    it.
+    """
+    from dray.cluster.up import up
+
+    run(up(_options(chosen), _tell))
+    click.echo("stopped", err=True)
+    return 0
+
+
+def _options(chosen: dict[str, Any]) -> UpOptions:
+    from dray.cluster.components import Component, profile_in
+    from dray.cluster.up import UpOptions
+    from dray.gates import GateSet
+
+    every: GateSet = chosen.pop("gates")
+    gates = {name: GateSet.parse(chosen.pop(f"{name}_feature_gates"), every) for name in _COMPONENTS}
+    nodes, file = chosen.pop("nodes"), chosen.pop("profile")
+    server = chosen_server({**chosen, "gates": gates["server"]})
+    # Only processes that share a store have somebody to agree with on who leads.
+    elect = server.store.startswith("etcd:")
+    profile = profile_in(file) if file is not None else None
+    return UpOptions(
+        server,
+        Component(gates["scheduler"], elect, log=server.log, profile=profile),
+        Component(gates["controller"], elect, log=server.log, upkeep=True),
+        nodes,
+    )
+
+
+def _tell(cluster: Up) -> None:
+    server = cluster.server
+    say = click.echo
+    say(f"serving {server.url} from {server.store}", err=True)
+    working = [service.name for service in cluster.services if service.ready.is_set()]
+    say(f"scheduling pods and keeping claims: {' and '.join(working)} ready", err=True)
+    for name in cluster.late:
+        say(f"not ready yet: {name}", err=True)
+    if cluster.nodes:
+        made = f", {cluster.made} of them new" if cluster.made != cluster.nodes else ""
+        say(f"simulating {_plural(cluster.nodes, 'node')} with example devices{made}", err=True)
+        say("pods are scheduled, nothing runs them yet", err=True)
+    say("use it with:", err=True)
+    say(f"  export KUBECONFIG={server.kubeconfig.resolve()}")
+    say("  kubectl get nodes,deviceclasses,resourceslices", err=True)
+    say("  kubectl dray explain pod/NAME", err=True)
+
+
+def _plural(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

@@ -1,0 +1,98 @@
+"""Scheduler and controllers from what people choose: gates become doors and switches, files become profiles.
+
+Both are made here for `dray up` and for processes of their own, so that they are the same in both.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import uuid
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import yaml
+
+from dray.client.client import Client
+from dray.clock import SystemClock
+from dray.cluster.kept import Service
+from dray.controllers import controllers as claim_keeping
+from dray.errors import InputError
+from dray.gates import GateSet
+from dray.placement.profile import Choices, read_choices
+from dray.telemetry.logs import Log
+from dray.telemetry.metrics import Metrics
+
+DEFAULT_SCHEDULER: Final = "default-scheduler"
+"""The scheduler that pods are for when they name none."""
+
+_DRA: Final = "DynamicResourceAllocation"
+
+
+def new_identity() -> str:
+    """A name for one process, by which it signs the lease it leads with."""
+    return f"{socket.gethostname()}_{uuid.uuid4().hex[:8]}"
+
+
+@dataclass(frozen=True)
+class Component:
+    """What somebody who starts a service chooses."""
+
+    gates: GateSet = field(default_factory=GateSet.default)
+    elect: bool = True
+    identity: str = field(default_factory=new_identity)
+    log: Log = field(default_factory=lambda: Log(lambda _line: True, SystemClock()))
+    names: frozenset[str] = frozenset({DEFAULT_SCHEDULER})
+    """The schedulers it is: pods that name another are not its business."""
+    profile: Choices | None = None
+    upkeep: bool = False
+    """Whether the controllers do what `kube-controller-manager` does elsewhere."""
+
+
+class Idle:
+    """A service that is switched off."""
+
+    def __init__(self, name: str, log: Log) -> None:
+        self.ready = asyncio.Event()
+        self.metrics = Metrics({})
+        self._name = name
+        self._log = log
+
+    async def run(self) -> None:
+        """Do nothing until cancelled."""
+        self._log.warning("switched off by its feature gates", service=self._name)
+        self.ready.set()
+        await asyncio.Event().wait()
+
+
+def controllers(client: Client, component: Component) -> Service:
+    """The controllers for the server of a client."""
+    if not component.gates.enabled(_DRA):
+        return Idle("controller", component.log)
+    return claim_keeping.Controllers(
+        client,
+        claim_keeping.Choices(
+            identity=component.identity,
+            elect=component.elect,
+            device_taints=component.gates.enabled("DRADeviceTaints"),
+            upkeep=component.upkeep,
+            log=component.log,
+        ),
+    )
+
+
+def scheduler(client: Client, component: Component) -> Service:
+    """The scheduler for the server of a client."""
+    return Idle("scheduler", component.log)
+
+
+def profile_in(file: Path) -> Choices:
+    """The profile that a file describes."""
+    try:
+        document = yaml.safe_load(file.read_bytes())
+    except OSError as refused:
+        raise InputError(f"cannot read `{file}`: {(refused.strerror or str(refused)).lower()}") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as broken:
+        raise InputError(f"{file}: not YAML: {' '.join(str(broken).split())}") from None
+    return read_choices(document)

@@ -1,0 +1,175 @@
+"""Simulated nodes with example devices: something to schedule to before there is a machine.
+
+Theory of operation: a fleet is a pure function of the number of its nodes. Every node is ready and has room;
+it has four GPUs in two groups (each group on a PCIe root of its own, with a network card that pods share by
+bandwidth). Two of three nodes have big GPUs, the third has small ones, so that choices make a difference.
+Only what is absent is created: what somebody changed or a second start finds stays as it is. Slices belong to
+their node and go with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from dray.api.core import Node
+from dray.api.resource import DeviceClass, ResourceSlice
+from dray.client.client import Client
+from dray.client.failures import AlreadyExists, Invalid
+from dray.telemetry.logs import Log
+
+Document = dict[str, Any]
+
+GPU, NIC = "gpu.example.com", "nic.example.com"
+SIMULATED: Final = "dray.dev/simulated"
+"""The label of nodes that nobody runs pods on."""
+
+_RESOURCE_API: Final = "resource.k8s.io/v1"
+_ROOM: Final = {"cpu": "32", "memory": "256Gi", "ephemeral-storage": "1Ti", "pods": "110"}
+_GPUS: Final = 4
+_NODES_PER_RACK: Final = 4
+_MODELS: Final = (("a100", "80Gi"), ("a100", "80Gi"), ("v100", "32Gi"))
+_ROOTS: Final = ("pci0000:01", "pci0000:02")
+_ROOT: Final = "resource.kubernetes.io/pcieRoot"
+_SELECTORS: Final = {
+    "gpu": (f'device.driver == "{GPU}"',),
+    "big-gpu": (
+        f'device.driver == "{GPU}"',
+        f'device.capacity["{GPU}"].memory.compareTo(quantity("80Gi")) >= 0',
+    ),
+    "shared-nic": (f'device.driver == "{NIC}"',),
+}
+
+
+def names(count: int) -> list[str]:
+    """The names of the nodes of a fleet."""
+    return [f"node-{number}" for number in range(count)]
+
+
+def classes() -> Iterator[Document]:
+    """The device classes for the devices of a fleet."""
+    for name, expressions in _SELECTORS.items():
+        selectors = [{"cel": {"expression": expression}} for expression in expressions]
+        yield {
+            "apiVersion": _RESOURCE_API,
+            "kind": "DeviceClass",
+            "metadata": {"name": name},
+            "spec": {"selectors": selectors},
+        }
+
+
+def node(number: int) -> Document:
+    """A node that is ready and has room."""
+    name = f"node-{number}"
+    labels = {
+        "kubernetes.io/hostname": name,
+        "kubernetes.io/os": "linux",
+        "example.com/rack": f"rack-{number // _NODES_PER_RACK}",
+        SIMULATED: "true",
+    }
+    ready = {
+        "type": "Ready",
+        "status": "True",
+        "reason": "Simulated",
+        "message": "pods are scheduled here, and nothing runs them",
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "labels": labels},
+        "status": {
+            "capacity": dict(_ROOM),
+            "allocatable": dict(_ROOM),
+            "conditions": [ready],
+            "nodeInfo": {"kubeletVersion": "simulated"},
+        },
+    }
+
+
+def slices(number: int, owner: Document | None = None) -> Iterator[Document]:
+    """What the drivers of a node publish."""
+    name = f"node-{number}"
+    for driver, short, devices in ((GPU, "gpu", _gpus(number)), (NIC, "nic", _cards())):
+        metadata: Document = {"name": f"{name}-{short}"}
+        if owner is not None:
+            metadata["ownerReferences"] = [owner]
+        yield {
+            "apiVersion": _RESOURCE_API,
+            "kind": "ResourceSlice",
+            "metadata": metadata,
+            "spec": {
+                "driver": driver,
+                "nodeName": name,
+                "pool": {"name": name, "generation": 1, "resourceSliceCount": 1},
+                "devices": devices,
+            },
+        }
+
+
+def _gpus(number: int) -> list[Document]:
+    model, memory = _MODELS[number % len(_MODELS)]
+    return [
+        {
+            "name": f"gpu-{i}",
+            "attributes": {
+                "model": {"string": model},
+                "driverVersion": {"version": "550.54.15"},
+                _ROOT: {"string": _ROOTS[i * len(_ROOTS) // _GPUS]},
+            },
+            "capacity": {"memory": {"value": memory}},
+        }
+        for i in range(_GPUS)
+    ]
+
+
+def _cards() -> list[Document]:
+    policy = {"default": "100M", "validRange": {"min": "100M", "step": "100M"}}
+    return [
+        {
+            "name": f"eth{i}",
+            "allowMultipleAllocations": True,
+            "attributes": {"interfaceName": {"string": f"eth{i}"}, _ROOT: {"string": root}},
+            "capacity": {"bandwidth": {"value": "10G", "requestPolicy": policy}},
+        }
+        for i, root in enumerate(_ROOTS)
+    ]
+
+
+async def settle(client: Client, count: int, log: Log) -> int:
+    """Make the nodes of a fleet that are not there yet, with classes and devices; how many were made."""
+    if not count:
+        return 0
+    known = {found.metadata.name: found for found in (await client.list(Node)).items}
+    published = await _present(client, ResourceSlice)
+    have = await _present(client, DeviceClass)
+    for document in classes():
+        await _made(client, document, have, log)
+    new = [name for name in names(count) if name not in known]
+    for number in range(count):
+        name = f"node-{number}"
+        if name in known:
+            uid = known[name].metadata.uid
+        else:
+            made = await client.create(node(number))
+            uid = made["metadata"]["uid"]
+        owner = {"apiVersion": "v1", "kind": "Node", "name": name, "uid": uid}
+        for document in slices(number, owner):
+            await _made(client, document, published, log)
+    return len(new)
+
+
+async def _present(client: Client, kind: Any) -> set[str]:
+    return {found.metadata.name for found in (await client.list(kind)).items}
+
+
+async def _made(client: Client, document: Document, present: set[str], log: Log) -> None:
+    name = document["metadata"]["name"]
+    if name in present:
+        return
+    try:
+        await client.create(document)
+    except AlreadyExists:
+        return
+    except Invalid as refused:
+        # A gate that is off may leave nothing of an object; the rest of the fleet is there all the same.
+        log.warning("cannot make an example", kind=document["kind"], name=name, error=refused)

@@ -1,0 +1,205 @@
+"""Why a pod of a running cluster waits, or where it is: the scheduler's own judges, asked once more.
+
+Theory of operation: the pod is judged against what is there now, alone, as the scheduler does it. The plugins
+that look at nodes say first which nodes are left out; on the nodes that are left, the devices are explained
+by the same search that would allocate them. A pod that has its node is told with the devices it holds.
+
+Rules for this file: nothing is read or written here; a bundle comes in, values go out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from dray.allocator.admit import Admission
+from dray.allocator.stock import Stock
+from dray.allocator.wants import named
+from dray.api.core import Node, Pod
+from dray.api.resource import ResourceClaim
+from dray.claims.naming import Name, name_of, recorded
+from dray.claims.reservation import ENDED
+from dray.errors import AllocationFault
+from dray.explain import Diagnosis, NodeStory, Outcome, diagnose, of_fault
+from dray.explain import Verdict as Answer
+from dray.explain.diagnosis import DeviceName, Found
+from dray.explain.text import headline
+from dray.placement.cycle import Refused, refusals
+from dray.placement.plugins.classic import ClassicResources
+from dray.placement.plugins.devices import reaching
+from dray.placement.profile import Choices, profile_of
+from dray.placement.resources import NOTHING, Needs, needs_of
+from dray.placement.snapshot import Snapshot
+from dray.placement.subject import ClaimsSeen, Subject, subject_of
+from dray.placement.verdicts import Verdict
+from dray.sim.bundle import Bundle
+
+T = TypeVar("T")
+UNSCHEDULED: Final = "PodScheduled"
+
+
+@dataclass(frozen=True, slots=True)
+class Inquiry:
+    """The answer for one pod or claim."""
+
+    headline: str
+    diagnosis: Diagnosis
+    left_out: tuple[Refused, ...] = ()
+    """Nodes that were not searched for devices, and why."""
+    node: str = ""
+    """Where it is already."""
+    holds: bool = False
+    """Whether the diagnosis tells of devices that are held, and not of a search."""
+    remarks: tuple[str, ...] = ()
+
+    @property
+    def is_good(self) -> bool:
+        """Whether it has its place, or could have it."""
+        return self.diagnosis.verdict is Answer.FITS
+
+
+class Inquirer:
+    """Answers questions about one bundle."""
+
+    def __init__(self, bundle: Bundle, door: Admission, stock: Stock, node: str | None = None) -> None:
+        self._bundle = bundle
+        self._door = door
+        self._stock = stock
+        self._nodes = [each for each in bundle.nodes if node in (None, each.metadata.name)]
+        self._claims = {name_of(claim.metadata): claim for claim in bundle.claims}
+        classic = {name_of(claim.metadata): claim for claim in bundle.classic_claims}
+        self._seen = ClaimsSeen(_finding(self._claims), _finding(classic))
+
+    def pod(self, name: Name) -> Inquiry:
+        """Where a pod is, or why it has no node."""
+        pod = next(each for each in self._bundle.pods if name_of(each.metadata) == name)
+        if pod.spec.node_name or pod.status.phase in ENDED:
+            return self._placed(pod)
+        if pod.spec.scheduling_gates:
+            gates = ", ".join(gate.name for gate in pod.spec.scheduling_gates)
+            return _plainly(pod, f"waits until its scheduling gates are removed: {gates}")
+        subject = subject_of(pod, self._seen)
+        if isinstance(subject, Verdict):
+            return _plainly(pod, f"cannot run yet: {subject.reason}")
+        return self._waiting(subject)
+
+    def claim(self, name: Name) -> Inquiry:
+        """What a claim has, or could have."""
+        claim = self._claims[name]
+        full = named(claim)
+        if claim.status.allocation is not None:
+            holders = [each.name for each in claim.status.reserved_for]
+            remarks = (f"reserved for {', '.join(holders)}",) if holders else ("reserved for nobody",)
+            found = _found([claim])
+            story = NodeStory(nodes=("",), outcome=Outcome.FITS, steps=0, found=found)
+            answer = Diagnosis(verdict=Answer.FITS, claims=(full,), stories=(story,))
+            return Inquiry(f"Claim {full} has its devices", answer, holds=True, remarks=remarks)
+        answer = self._diagnosed((claim,), self._nodes, "")
+        return Inquiry(headline(answer), answer)
+
+    def _placed(self, pod: Pod) -> Inquiry:
+        node = pod.spec.node_name
+        ended = pod.status.phase in ENDED
+        words = f"has ended ({pod.status.phase})" if ended else f"is on {node}"
+        claims = list(self._held(pod))
+        story = NodeStory(nodes=(node,), outcome=Outcome.FITS, steps=0, found=_found(claims))
+        names = tuple(map(named, claims))
+        answer = Diagnosis(verdict=Answer.FITS, pod=_full(pod), claims=names, stories=(story,))
+        return Inquiry(f"Pod {_full(pod)} {words}", answer, node=node, holds=True)
+
+    def _held(self, pod: Pod) -> Iterable[ResourceClaim]:
+        for entry in pod.spec.resource_claims:
+            name = entry.resource_claim_name or recorded(pod, entry)[1]
+            claim = self._claims.get((pod.metadata.namespace, name or ""))
+            if claim is not None:
+                yield claim
+
+    def _waiting(self, subject: Subject) -> Inquiry:
+        snapshot = Snapshot.of(self._nodes, self._stock, self._needs())
+        # Devices are explained below, in more words than a verdict has.
+        refused = refusals(snapshot, subject, profile_of(Choices(), [ClassicResources()]))
+        everywhere = next((each for each in refused if not each.nodes), None)
+        if everywhere is not None:
+            return _plainly(subject.pod, f"cannot run yet: {everywhere.verdict.reason}")
+        out = {name for each in refused for name in each.nodes}
+        left, barred = self._reaching(subject, out)
+        answer = self._diagnosed(subject.pending, left, _full(subject.pod))
+        said = headline(answer)
+        if not left:
+            count = len(self._nodes)
+            nodes = "the node does not take it" if count == 1 else f"none of {count} nodes takes it"
+            said = f"Pod {_full(subject.pod)} cannot run yet: {nodes if count else 'there are no nodes'}"
+        return Inquiry(said, answer, (*refused, *barred), remarks=tuple(_remarks(subject, answer)))
+
+    def _reaching(self, subject: Subject, out: set[str]) -> tuple[list[Node], list[Refused]]:
+        """The nodes that nobody left out and that reach the devices claims already have; the others."""
+        left: list[Node] = []
+        barred: dict[str, list[str]] = {}
+        for node in self._nodes:
+            if node.metadata.name in out:
+                continue
+            claim = reaching(subject.claims, node)
+            if claim is None:
+                left.append(node)
+            else:
+                barred.setdefault(f"claim {named(claim)} has its devices elsewhere", []).append(
+                    node.metadata.name
+                )
+        return left, [Refused(Verdict("", reason), tuple(nodes)) for reason, nodes in barred.items()]
+
+    def _needs(self) -> dict[str, Needs]:
+        """What the pods of each node need together."""
+        sums: dict[str, Needs] = {}
+        for pod in self._bundle.pods:
+            if pod.spec.node_name and pod.status.phase not in ENDED:
+                sums[pod.spec.node_name] = sums.get(pod.spec.node_name, NOTHING).plus(needs_of(pod))
+        return sums
+
+    def _diagnosed(self, claims: Sequence[ResourceClaim], nodes: Sequence[Node], pod: str) -> Diagnosis:
+        try:
+            return diagnose(self._stock, self._door.claims(claims), nodes, pod=pod)
+        except AllocationFault as fault:
+            return of_fault(fault, claims, pod=pod)
+
+
+def _finding(objects: Mapping[Name, T]) -> Callable[[str, str], T | None]:
+    return lambda namespace, name: objects.get((namespace, name))
+
+
+def _full(pod: Pod) -> str:
+    return "/".join(name_of(pod.metadata))
+
+
+def _plainly(pod: Pod, why: str) -> Inquiry:
+    """A pod that waits for something no search can tell about."""
+    return Inquiry(f"Pod {_full(pod)} {why}", Diagnosis(verdict=Answer.REFUSED, pod=_full(pod)))
+
+
+def _found(claims: Sequence[ResourceClaim]) -> tuple[Found, ...]:
+    """The devices that claims have."""
+    return tuple(
+        Found(
+            claim=named(claim),
+            request=result.request,
+            label=result.request,
+            device=DeviceName(driver=result.driver, pool=result.pool, device=result.device),
+            consumed={name: str(amount) for name, amount in result.consumed_capacity.items()},
+            admin=bool(result.admin_access),
+        )
+        for claim in claims
+        if claim.status.allocation is not None
+        for result in claim.status.allocation.devices.results
+    )
+
+
+def _remarks(subject: Subject, answer: Diagnosis) -> Iterable[str]:
+    """What else is worth knowing about a pod that waits."""
+    held = [named(claim) for claim in subject.claims if claim.status.allocation is not None]
+    if held:
+        yield f"has devices already: {', '.join(held)}"
+    if answer.verdict is not Answer.FITS:
+        return
+    said = [c for c in subject.pod.status.conditions if c.type == UNSCHEDULED and c.status == "False"]
+    told = f", which said last: {said[0].message}" if said and said[0].message else ""
+    yield f"waits for scheduler `{subject.pod.spec.scheduler_name or 'default-scheduler'}`{told}"

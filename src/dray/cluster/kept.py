@@ -1,0 +1,74 @@
+"""Services of one process that come back when they fall over.
+
+Theory of operation: a service handles what goes wrong with single objects itself. What still comes out of it
+is leadership that somebody else took, or a fault of ours; neither is a reason to take the whole cluster down.
+It is said, and the service starts afresh from what the server knows, after a wait that grows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+from prometheus_client.core import Metric
+
+from dray.client.leases import LeadershipLost
+from dray.client.tempo import Backoff, Tempo
+from dray.telemetry.logs import Log
+from dray.telemetry.metrics import Metrics
+
+
+class Service(Protocol):
+    """Something that works on a cluster until it is cancelled."""
+
+    @property
+    def ready(self) -> asyncio.Event:
+        """Set when it has seen everything and works."""
+        ...
+
+    @property
+    def metrics(self) -> Metrics:
+        """Its numbers."""
+        ...
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        ...
+
+
+class Kept:
+    """One service that is made anew whenever it ends."""
+
+    def __init__(self, name: str, make: Callable[[], Service], log: Log, tempo: Tempo | None = None) -> None:
+        self.name = name
+        self._make = make
+        self._log = log
+        self._backoff = Backoff(tempo or Tempo(), first=0.5, longest=30.0)
+        self._service = make()
+        self.ready = asyncio.Event()
+        """Set when it works for the first time."""
+
+    def collect(self) -> Iterable[Metric]:
+        """The numbers of the service as it is now, for the Prometheus client."""
+        return self._service.metrics.collect()
+
+    async def run(self) -> None:
+        """Keep it running until cancelled."""
+        while True:
+            announcing = asyncio.create_task(self._announce(self._service))
+            try:
+                await self._service.run()
+                self._log.warning("a service ended; it starts again", service=self.name)
+            except LeadershipLost as lost:
+                self._log.warning("leadership was lost; waiting for it again", service=self.name, error=lost)
+            except Exception as broken:  # whatever it is, the others go on
+                self._log.error("a service failed; it starts again", service=self.name, error=broken)
+            finally:
+                announcing.cancel()
+            await self._backoff.wait()
+            self._service = self._make()
+
+    async def _announce(self, service: Service) -> None:
+        await service.ready.wait()
+        self.ready.set()

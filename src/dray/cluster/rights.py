@@ -1,0 +1,167 @@
+"""What scheduler and controllers must be allowed to do, and how to find out whether they are.
+
+Theory of operation: the tables say every verb on every resource, in the short form of the server's own roles.
+A service asks the server about each before it starts, because a watch that is refused looks like a cluster in
+which nothing happens. Groups that a server does not have need no rights there. The roles in `deploy/` are the
+same tables as manifests.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from dray.api.jsontext import read_json, write_json
+from dray.client.caller import Caller
+from dray.client.transport import Request
+from dray.errors import DrayError
+from dray.server.auth.defaults import rule_of
+
+SYSTEM: Final = "kube-system"
+"""The namespace of the leases by which one of several leads."""
+
+_R: Final = "get,list,watch"
+_EVENTS: Final = "create,update,patch: events events.events.k8s.io"
+_CLAIMS: Final = "resourceclaims.resource.k8s.io resourceclaims.cdi.k8s.io"
+_STATUSES: Final = "resourceclaims.resource.k8s.io/status resourceclaims.cdi.k8s.io/status"
+
+
+@dataclass(frozen=True, slots=True)
+class Rights:
+    """What one service needs: in the whole cluster, and in the namespace of the leases."""
+
+    service: str
+    rules: tuple[str, ...]
+    lease: str
+
+    @property
+    def election(self) -> tuple[str, ...]:
+        """What it takes to lead."""
+        return (
+            "create: leases.coordination.k8s.io",
+            f"get,update,patch: leases.coordination.k8s.io [{self.lease}]",
+        )
+
+
+SCHEDULER: Final = Rights(
+    "scheduler",
+    (
+        f"{_R}: nodes pods namespaces",
+        f"{_R}: resourceslices.resource.k8s.io deviceclasses.resource.k8s.io resourceclasses.cdi.k8s.io",
+        f"{_R},patch,update: {_CLAIMS}",
+        f"patch,update: {_STATUSES}",
+        "create: pods/binding",
+        "patch,update: pods/status",
+        _EVENTS,
+    ),
+    "dray-scheduler",
+)
+
+CONTROLLER: Final = Rights(
+    "controller",
+    (
+        f"{_R}: pods nodes",
+        f"{_R}: resourceclaimtemplates.resource.k8s.io resourceslices.resource.k8s.io",
+        f"{_R},create,patch,update,delete: {_CLAIMS}",
+        f"patch,update: {_STATUSES}",
+        "patch,update: pods/status",
+        _EVENTS,
+    ),
+    "dray-controller",
+)
+
+
+class Want(NamedTuple):
+    """One verb on one thing."""
+
+    verb: str
+    group: str
+    resource: str
+    namespace: str = ""
+    name: str = ""
+
+    @property
+    def thing(self) -> str:
+        """The resource as roles of this project name it: `pods/status`, `leases.coordination.k8s.io`."""
+        plural, slash, part = self.resource.partition("/")
+        whole = f"{plural}.{self.group}" if self.group else plural
+        return whole + slash + part
+
+
+class RightsMissing(DrayError):  # noqa: N818 - what is the case
+    """The server does not let a service do its work."""
+
+
+def wants(rules: Sequence[str], namespace: str = "") -> Iterator[Want]:
+    """The rules taken apart."""
+    for text in rules:
+        verbs, _, what = text.partition(": ")
+        what, _, _ = what.partition("[")
+        for place in what.split():
+            rule = rule_of(f"{verbs}: {place}")
+            names = sorted(rule_of(text).names) or [""]
+            for verb in verbs.split(","):
+                (group,), (resource,) = rule.groups, rule.resources
+                yield from (Want(verb, group, resource, namespace, name) for name in names)
+
+
+async def check(caller: Caller, rights: Rights, *, elect: bool) -> None:
+    """Raise `RightsMissing` with everything the server would refuse."""
+    groups = await _served(caller)
+    asked = [want for want in wants(rights.rules) if want.group in groups]
+    if elect:
+        asked += wants(rights.election, SYSTEM)
+    allowed = await asyncio.gather(*(_may(caller, want) for want in asked))
+    refused = [want for want, yes in zip(asked, allowed, strict=True) if not yes]
+    if refused:
+        who = await _name(caller)
+        raise RightsMissing(
+            f"user `{who}` may not do what a {rights.service} does: {_told(refused)}; "
+            f"deploy/{rights.service}.yaml has the roles for it"
+        )
+
+
+def _told(refused: Sequence[Want]) -> str:
+    """Verbs by resource."""
+    verbs: dict[str, list[str]] = {}
+    for want in refused:
+        thing = f"`{want.thing}`" + (f" in {want.namespace}" if want.namespace else "")
+        verbs.setdefault(thing, []).append(want.verb)
+    return "; ".join(f"{', '.join(dict.fromkeys(words))} {thing}" for thing, words in verbs.items())
+
+
+async def _served(caller: Caller) -> set[str]:
+    reply = await caller.call(Request("GET", "/apis"))
+    groups = read_json(reply.body).get("groups") or ()
+    return {"", *(str(group.get("name")) for group in groups)}
+
+
+async def _may(caller: Caller, want: Want) -> bool:
+    resource, _, subresource = want.resource.partition("/")
+    attributes = {
+        "verb": want.verb,
+        "group": want.group,
+        "resource": resource,
+        "subresource": subresource,
+        "namespace": want.namespace,
+        "name": want.name,
+    }
+    spec = {"resourceAttributes": {name: value for name, value in attributes.items() if value}}
+    answer = await _review(caller, "authorization.k8s.io", "SelfSubjectAccessReview", spec)
+    return bool((answer.get("status") or {}).get("allowed"))
+
+
+async def _name(caller: Caller) -> str:
+    answer = await _review(caller, "authentication.k8s.io", "SelfSubjectReview", {})
+    user = (answer.get("status") or {}).get("userInfo") or {}
+    return str(user.get("username") or "unknown")
+
+
+async def _review(caller: Caller, group: str, kind: str, spec: Mapping[str, Any]) -> dict[str, Any]:
+    document = {"apiVersion": f"{group}/v1", "kind": kind} | ({"spec": spec} if spec else {})
+    path = f"/apis/{group}/v1/{kind.lower()}s"
+    reply = await caller.call(Request("POST", path, body=write_json(document)))
+    answer: dict[str, Any] = read_json(reply.body)
+    return answer
