@@ -1,0 +1,440 @@
+"""The waiting room: whose turn it is, who is left alone, who sleeps, and that nobody is forgotten."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from msgspec.structs import replace
+
+from dray.client.tempo import Tempo
+from dray.clock import ManualClock
+from dray.placement.verdicts import Signal, Topic, Verdict
+from dray.scheduler.entry import Place
+from dray.scheduler.queue import GATES, Queue, Terms
+from tests.unit.scheduler.waiting import DEVICES, ROOM, Room, pod, recorded
+
+CLAIM = Signal(Topic.CLAIM, "ns/x")
+OTHER_CLAIM = Signal(Topic.CLAIM, "ns/y")
+ANY_CLAIM = Signal(Topic.CLAIM)
+
+
+def test_pods_come_by_priority_and_then_by_age():
+    room = Room()
+    for name, priority in (("a", None), ("b", 10), ("c", 0), ("d", 10), ("e", -5)):
+        room.queue.add(pod(name, priority=priority))
+        room.clock.advance(0.1)
+    assert room.order() == ["b", "d", "a", "c", "e"]
+
+
+def test_a_pod_that_was_taken_is_not_given_again():
+    room = Room()
+    room.queue.add(pod())
+    entry = room.take()
+    assert (entry.place, entry.attempts, room.queue.in_flight) == (Place.TRYING, 1, 1)
+    assert room.queue.take() is None
+
+
+def test_a_pod_added_twice_is_there_once():
+    room = Room()
+    room.queue.add(pod())
+    room.queue.add(pod())
+    assert room.places() == {"active": 1}
+    assert room.order() == ["a"]
+    room.queue.add(pod())
+    assert room.places() == {}
+    assert room.queue.in_flight == 1
+
+
+def test_a_pod_that_has_a_node_has_run_or_goes_away_is_not_queued():
+    room = Room()
+    room.queue.add(pod("a", node_name="n"))
+    running = pod("b")
+    room.queue.add(replace(running, status=replace(running.status, phase="Succeeded")))
+    leaving = replace(running.metadata, deletion_timestamp="2026-01-01T00:00:00Z")
+    room.queue.add(replace(running, metadata=leaving))
+    assert len(room.queue) == 0
+
+
+@pytest.mark.parametrize("attempts", range(1, 8))
+def test_backoff_doubles_from_one_second_to_ten(attempts):
+    room = Room()
+    room.queue.add(pod())
+    for _ in range(attempts):
+        room.clock.advance(20)
+        assert room.queue.park(room.take(), frozenset(), again=True) is Place.BACKOFF
+    expected = (1, 2, 4, 8, 10, 10, 10)[attempts - 1]
+    room.clock.advance(expected - 0.01)
+    assert room.queue.take() is None
+    room.clock.advance(0.01)
+    assert room.take().attempts == attempts + 1
+
+
+def test_even_a_pod_that_failed_a_thousand_times_has_the_longest_backoff():
+    assert Terms().backoff(5000) == 10
+    with pytest.raises(ValueError, match="left alone"):
+        Terms(longest_wait=0)
+
+
+def test_a_pod_that_waits_is_woken_by_its_signals_and_by_no_others():
+    room = Room()
+    room.waiting("a", DEVICES, CLAIM)
+    room.clock.advance(20)
+    for signal in (ROOM, OTHER_CLAIM, ANY_CLAIM, Signal(Topic.CLASS, "ns/x")):
+        room.queue.wake(signal)
+        assert room.places() == {"unschedulable": 1}
+    room.queue.wake(CLAIM)
+    assert room.places() == {"active": 1}
+
+
+def test_a_pod_that_waits_for_any_of_a_topic_is_woken_by_each():
+    room = Room()
+    room.waiting("a", ANY_CLAIM)
+    room.clock.advance(20)
+    room.queue.wake(OTHER_CLAIM)
+    assert room.order() == ["a"]
+
+
+def test_a_pod_woken_before_its_backoff_is_over_waits_that_long():
+    room = Room()
+    room.waiting("a", DEVICES)
+    room.clock.advance(0.4)
+    room.queue.wake(DEVICES)
+    assert room.places() == {"backoff": 1}
+    room.clock.advance(0.6)
+    assert room.order() == ["a"]
+
+
+def test_a_pod_that_waits_for_an_answer_is_tried_as_soon_as_it_comes():
+    room = Room()
+    room.waiting("a", CLAIM, prompt=True)
+    room.queue.wake(CLAIM)
+    entry = room.take()
+    room.queue.park(entry, frozenset({CLAIM}))
+    room.queue.wake(CLAIM)
+    assert room.places() == {"backoff": 1}
+
+
+def test_a_burst_of_signals_moves_a_pod_once():
+    room = Room()
+    room.waiting("a", DEVICES, CLAIM, ROOM)
+    for signal in (DEVICES, CLAIM, ROOM, DEVICES):
+        room.queue.wake(signal)
+    assert room.moves == [
+        ("a", "active", "PodAdd"),
+        ("a", "unschedulable", "ScheduleAttemptFailure"),
+        ("a", "backoff", "devices"),
+    ]
+
+
+def test_whoever_sleeps_for_five_minutes_is_woken_anyway():
+    room = Room()
+    room.waiting("a")
+    room.clock.advance(100)
+    room.waiting("b", DEVICES)
+    room.clock.advance(199.9)
+    assert room.order() == []
+    room.clock.advance(0.1)
+    assert room.order() == ["a"]
+    room.clock.advance(100)
+    assert room.order() == ["b"]
+
+
+@pytest.mark.parametrize(
+    ("heard", "waits_for", "place"),
+    [
+        (DEVICES, {DEVICES}, Place.BACKOFF),
+        (CLAIM, {CLAIM, DEVICES}, Place.BACKOFF),
+        (CLAIM, {ANY_CLAIM}, Place.BACKOFF),
+        (CLAIM, {OTHER_CLAIM}, Place.WAITING),
+        (ANY_CLAIM, {CLAIM}, Place.WAITING),
+        (ROOM, {DEVICES}, Place.WAITING),
+        (ROOM, set(), Place.WAITING),
+    ],
+)
+def test_a_signal_that_comes_while_a_pod_is_tried_is_not_lost(heard, waits_for, place):
+    room = Room()
+    room.queue.add(pod())
+    entry = room.take()
+    room.queue.wake(heard)
+    assert room.queue.park(entry, frozenset(waits_for)) is place
+
+
+def test_what_came_before_the_attempt_is_known_to_it():
+    room = Room()
+    room.queue.add(pod())
+    room.queue.wake(DEVICES)
+    assert room.queue.park(room.take(), frozenset({DEVICES})) is Place.WAITING
+
+
+def test_a_pod_judged_by_an_older_view_hears_what_that_view_missed():
+    room = Room()
+    room.queue.add(pod())
+    viewed = room.queue.moment
+    room.queue.wake(DEVICES)
+    assert room.queue.park(room.take(), frozenset({DEVICES}), since=viewed) is Place.BACKOFF
+
+
+def test_a_pod_deleted_while_it_is_tried_does_not_come_back():
+    room = Room()
+    room.queue.add(pod())
+    entry = room.take()
+    room.queue.remove("uid-a")
+    assert entry.place is Place.GONE
+    assert room.queue.park(entry, frozenset({DEVICES}), again=True) is Place.GONE
+    room.queue.done("uid-a")
+    room.queue.wake(DEVICES)
+    room.clock.advance(1000)
+    assert (room.order(), len(room.queue), room.queue.in_flight) == ([], 0, 0)
+
+
+def test_a_pod_bound_by_somebody_else_while_it_is_tried_does_not_come_back():
+    room = Room()
+    room.queue.add(pod())
+    entry = room.take()
+    room.queue.update(pod(), pod(node_name="n"))
+    assert room.queue.park(entry, frozenset({DEVICES})) is Place.GONE
+    assert len(room.queue) == 0
+
+
+@pytest.mark.parametrize("parked", [False, True])
+def test_a_pod_removed_anywhere_is_gone(parked):
+    room = Room()
+    room.queue.add(pod())
+    if parked:
+        room.queue.park(room.take(), frozenset({DEVICES, CLAIM}))
+    room.queue.remove("uid-a")
+    room.queue.remove("uid-a")
+    room.queue.wake(DEVICES)
+    room.clock.advance(1000)
+    assert room.order() == []
+    assert room.queue.get("uid-a") is None
+
+
+def test_a_pod_that_is_done_is_not_tried_again_because_of_older_news():
+    room = Room()
+    room.queue.add(pod())
+    room.take()
+    room.queue.done("uid-a")
+    room.queue.update(pod(), recorded(pod(), gpu="x"))
+    room.queue.add(pod())
+    room.queue.update(pod(), pod(node_selector={"a": "b"}))
+    assert (room.places(), room.order(), len(room.queue)) == ({}, [], 1)
+    room.queue.update(pod(), pod(node_name="n"))
+    assert len(room.queue) == 0
+
+
+def test_a_pod_that_wants_something_else_is_tried_again():
+    room = Room()
+    room.waiting("a", DEVICES)
+    room.clock.advance(20)
+    room.queue.update(pod(), pod(node_selector={"disk": "ssd"}))
+    entry = room.take()
+    assert entry.pod.spec.node_selector == {"disk": "ssd"}
+
+
+def test_a_pod_with_other_labels_is_tried_again():
+    room = Room()
+    room.waiting("a", DEVICES)
+    room.queue.update(pod(), replace(pod(), metadata=replace(pod().metadata, labels={"a": "b"})))
+    assert room.places() == {"backoff": 1}
+
+
+def test_a_mere_status_wakes_nobody():
+    room = Room()
+    room.waiting("a", DEVICES, Signal(Topic.POD, "ns/a"))
+    room.clock.advance(20)
+    told = replace(pod(), status=replace(pod().status, nominated_node_name="n"))
+    room.queue.update(pod(), replace(told, metadata=replace(told.metadata, resource_version="7")))
+    assert room.places() == {"unschedulable": 1}
+    assert room.entry("a").pod.status.nominated_node_name == "n"
+
+
+def test_a_pod_that_changes_while_it_is_tried_is_tried_again():
+    room = Room()
+    room.queue.add(pod())
+    entry = room.take()
+    room.queue.update(pod(), pod(node_selector={"disk": "ssd"}))
+    assert room.queue.park(entry, frozenset({DEVICES})) is Place.BACKOFF
+    room.clock.advance(1)
+    assert room.queue.park(room.take(), frozenset({DEVICES})) is Place.WAITING
+
+
+def test_a_status_that_comes_while_a_pod_is_tried_does_not_send_it_round_in_circles():
+    room = Room()
+    room.queue.add(pod())
+    entry = room.take()
+    room.queue.update(pod(), replace(pod(), status=replace(pod().status, phase="Pending")))
+    assert room.queue.park(entry, frozenset({DEVICES, Signal(Topic.POD, "ns/a")})) is Place.WAITING
+
+
+def test_an_update_of_an_active_pod_keeps_its_turn():
+    room = Room()
+    for name in "abc":
+        room.queue.add(pod(name))
+        room.clock.advance(1)
+    room.queue.update(pod("a"), pod("a", node_selector={"a": "b"}))
+    room.queue.update(pod("c"), pod("c", priority=1))
+    assert room.places() == {"active": 3}
+    assert room.order() == ["c", "a", "b"]
+
+
+def test_an_update_of_a_pod_nobody_knew_adds_it():
+    room = Room()
+    room.queue.update(pod(), pod())
+    assert room.order() == ["a"]
+
+
+def test_a_pod_with_gates_waits_until_the_last_is_gone():
+    room = Room()
+    room.queue.add(pod(gates=("one", "two")))
+    entry = room.entry("a")
+    assert room.places() == {"gated": 1}
+    assert entry.verdict == "waiting for scheduling gates: one, two"
+    assert room.queue.unschedulable() == {(GATES, "dray"): 1}
+    room.queue.update(pod(gates=("one", "two")), pod(gates=("two",)))
+    assert room.places() == {"gated": 1}
+    room.clock.advance(1000)
+    assert room.order() == []
+    room.queue.update(pod(gates=("two",)), pod())
+    entry = room.take()
+    assert (entry.verdict, entry.plugins, entry.ready, entry.attempts) == ("", frozenset(), 1000, 1)
+
+
+def test_a_pod_that_may_not_be_tried_yet_is_judged_again_when_its_signals_come():
+    room = Room()
+    room.verdicts["a"] = Verdict("P", "no claim", frozenset({CLAIM}))
+    room.queue.add(pod())
+    room.queue.wake(DEVICES)
+    assert room.places() == {"gated": 1}
+    room.verdicts["a"] = Verdict("P", "no class", frozenset({ROOM}))
+    room.queue.wake(CLAIM)
+    assert room.places() == {"gated": 1}
+    assert room.entry("a").verdict == "no class"
+    del room.verdicts["a"]
+    room.queue.wake(CLAIM)
+    assert room.places() == {"gated": 1}
+    room.queue.wake(ROOM)
+    assert room.order() == ["a"]
+
+
+def test_a_gated_pod_is_judged_again_after_five_minutes():
+    room = Room()
+    room.verdicts["a"] = Verdict("P", "no claim", frozenset({CLAIM}))
+    room.queue.add(pod())
+    room.clock.advance(300)
+    assert room.order() == []
+    del room.verdicts["a"]
+    room.clock.advance(300)
+    assert room.order() == ["a"]
+
+
+def test_a_pod_that_lost_its_claim_while_it_was_tried_is_gated_and_then_left_alone():
+    room = Room()
+    room.queue.add(pod())
+    entry = room.take()
+    room.verdicts["a"] = Verdict("P", "no claim", frozenset({CLAIM}))
+    room.queue.wake(CLAIM)
+    assert room.queue.park(entry, frozenset({CLAIM})) is Place.GATED
+    del room.verdicts["a"]
+    room.queue.wake(CLAIM)
+    assert room.places() == {"backoff": 1}
+
+
+def test_who_refused_is_counted_until_the_next_attempt():
+    room = Room()
+    for name in "ab":
+        room.queue.add(pod(name))
+        entry = room.take()
+        entry.plugins = frozenset(
+            {"DynamicResources", "NodeResourcesFit"} if name == "a" else {"NodeResourcesFit"}
+        )
+        room.queue.park(entry, frozenset({DEVICES}))
+    assert room.queue.unschedulable() == {("DynamicResources", "dray"): 1, ("NodeResourcesFit", "dray"): 2}
+    room.queue.remove("uid-a")
+    room.clock.advance(20)
+    room.queue.wake(DEVICES)
+    assert room.queue.unschedulable() == {("NodeResourcesFit", "dray"): 1}
+    room.take()
+    assert room.queue.unschedulable() == {}
+
+
+def test_next_waits_for_a_pod_to_come():
+    async def scene() -> str:
+        queue = Queue(Tempo(ManualClock()))
+        waits = asyncio.create_task(queue.next())
+        await asyncio.sleep(0)
+        assert not waits.done()
+        queue.add(pod())
+        return (await waits).name
+
+    assert asyncio.run(scene()) == "ns/a"
+
+
+def test_next_sleeps_until_the_first_backoff_is_over():
+    room = Room()
+    for name in "ab":
+        room.queue.add(pod(name))
+        room.queue.park(room.take(), frozenset(), again=True)
+        room.clock.advance(0.25)
+
+    async def scene() -> list[tuple[str, float]]:
+        return [((await room.queue.next()).name, room.clock.monotonic()) for _ in range(2)]
+
+    assert asyncio.run(scene()) == [("ns/a", 1), ("ns/b", 1.25)]
+
+
+def test_next_sleeps_no_longer_than_anybody_waits():
+    room = Room()
+    room.waiting("a", DEVICES)
+    room.queue.add(pod("gone"))
+    room.queue.park(room.take(), frozenset(), again=True)
+    room.queue.remove("uid-gone")
+    assert asyncio.run(room.queue.next()).name == "ns/a"
+    assert room.clock.monotonic() == 300
+
+
+def test_a_signal_ends_the_sleep_of_next():
+    async def never(_seconds: float) -> None:
+        await asyncio.Event().wait()
+
+    async def scene() -> str:
+        clock = ManualClock()
+        queue = Queue(Tempo(clock, never))
+        queue.add(pod())
+        queue.park(await queue.next(), frozenset({DEVICES}))
+        waits = asyncio.create_task(queue.next())
+        await asyncio.sleep(0.01)
+        clock.advance(2)
+        queue.wake(DEVICES)
+        return (await asyncio.wait_for(waits, 5)).name
+
+    assert asyncio.run(scene()) == "ns/a"
+
+
+def test_every_taker_gets_a_pod_of_its_own():
+    async def scene() -> set[str]:
+        queue = Queue(Tempo(ManualClock()))
+        takers = [asyncio.create_task(queue.next()) for _ in range(3)]
+        await asyncio.sleep(0)
+        for name in "abc":
+            queue.add(pod(name))
+        return {entry.name for entry in await asyncio.gather(*takers)}
+
+    assert asyncio.run(scene()) == {"ns/a", "ns/b", "ns/c"}
+
+
+def test_next_can_be_given_up():
+    async def scene() -> None:
+        queue = Queue(Tempo())
+        queue.add(pod())
+        queue.park(await queue.next(), frozenset({DEVICES}))
+        waits = asyncio.create_task(queue.next())
+        await asyncio.sleep(0.01)
+        waits.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waits
+        await asyncio.sleep(0.01)
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    asyncio.run(scene())
