@@ -1,14 +1,17 @@
 """The life of a claim: what should happen next to a pod's claims and to a claim, given what is there.
 
-Theory of operation: two questions, each a pure function of what is observed. A pod asks for its claims: those
-of templates are made once, recorded, and, when something else than our scheduler gave the pod its node,
-reserved. A claim asks whether it is still needed: consumers that are over are taken off, with the last of
-them the devices, with the devices the finalizer, and a claim that was made for a pod goes with that pod. Each
-answer is at most one step of each kind; the next step follows from what is observed then, so a crash between
-two steps loses nothing.
+Theory of operation: three questions, each a pure function of what is observed. A pod asks for its claims:
+those of templates are made once, and recorded when all of them that can be made are there. A pod that has a
+node asks whether it may use its claims: when something else than our scheduler gave it the node, they are
+still to be reserved. A claim asks whether it is needed: consumers that are over are taken off, with the last
+of them the devices, and a claim that was made for a pod goes with that pod. A claim that is being deleted
+loses its devices, and its finalizer after them or, when it never had any, at once. Each answer is at most one
+step of each kind; the next step follows from what is observed then, so a crash between two steps loses
+nothing.
 
 Rules for this file: what is observed may be behind. Whoever performs a `Release` because a pod is absent asks
-the server first whether it really is.
+the server first whether it really is; so does whoever performs a `CreateClaim` in place of one that was
+recorded and is not seen, and whoever tells people that a pod has no devices.
 """
 
 from __future__ import annotations
@@ -33,8 +36,7 @@ from dray.claims.actions import (
     Tell,
 )
 
-FINALIZER: Final = "resource.kubernetes.io/delete-protection"
-"""Keeps a claim while it has devices."""
+FINALIZER: Final = naming.FINALIZER
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,8 @@ class Surroundings:
     template: Callable[[str, str], ResourceClaimTemplate | None]
     classic: Callable[[str, str], ClassicClaim | None]
     pod: Callable[[str, str], Pod | None]
+    named: Callable[[str, str], Iterable[Pod]]
+    """The pods that name a claim, in their spec or as the one that was made for them."""
 
 
 def next_for_pod(pod: Pod, around: Surroundings) -> list[Action]:
@@ -62,10 +66,15 @@ def next_for_pod(pod: Pod, around: Surroundings) -> list[Action]:
             names.append((entry.name, made.metadata.name))
         elif made is not None:
             actions.append(made)
-    if _news(pod, names):
+    # What is being made is recorded together with what is there: one write, and a list that only grows.
+    if _news(pod, names) and not _names_to_come(actions):
         actions.append(RecordClaims(pod, tuple(names)))
-    actions += _reservations(pod, around)
     return actions
+
+
+def _names_to_come(actions: Iterable[Action]) -> bool:
+    """Whether a claim is to be made whose name the server chooses."""
+    return any(isinstance(each, CreateClaim) and not each.claim.metadata.name for each in actions)
 
 
 def _made(pod: Pod, entry: PodResourceClaim, around: Surroundings) -> ResourceClaim | Action | None:
@@ -115,10 +124,14 @@ def _news(pod: Pod, names: Sequence[tuple[str, str | None]]) -> bool:
     return any(entry not in said or said[entry] != name for entry, name in names)
 
 
-def _reservations(pod: Pod, around: Surroundings) -> Iterator[Action]:
-    """A pod that got its node from somebody else still needs its claims reserved, where that is possible."""
-    if not pod.spec.node_name:
-        return
+def reservations(pod: Pod, around: Surroundings) -> list[Action]:
+    """What should happen when a pod with a node may not use all of its claims yet."""
+    if not pod.spec.node_name or reservation.is_over(pod) or pod.metadata.deletion_timestamp is not None:
+        return []
+    return list(_unreserved(pod, around))
+
+
+def _unreserved(pod: Pod, around: Surroundings) -> Iterator[Action]:
     for entry in pod.spec.resource_claims:
         claim = claim_of(pod, entry, around)
         if claim is None or reservation.is_reserved(claim, pod):
@@ -156,11 +169,12 @@ def next_for_claim(claim: ResourceClaim, around: Surroundings) -> list[Action]:
     left = [consumer for consumer in claim.status.reserved_for if consumer.uid not in over]
     allocated = claim.status.allocation is not None
     actions: list[Action] = []
-    if over or (allocated and not left and _released(claim)):
+    ending = claim.metadata.deletion_timestamp is not None
+    if over or (allocated and not left and (ending or _is_left_over(claim, around))):
         actions.append(Release(claim, over, deallocate=not left))
-    elif not allocated and not left and FINALIZER in claim.metadata.finalizers:
+    elif ending and not allocated and not left and FINALIZER in claim.metadata.finalizers:
         actions.append(LetGo(claim))
-    if claim.metadata.deletion_timestamp is None and not left and _owner_is_over(claim, around):
+    if not ending and not left and _owner_is_over(claim, around):
         actions.append(DeleteClaim(claim))
     return actions
 
@@ -171,12 +185,16 @@ def _is_gone(claim: AnyClaim, name: str, uid: str, around: Surroundings) -> bool
     return pod is None or pod.metadata.uid != uid or reservation.is_over(pod)
 
 
-def _released(claim: ResourceClaim) -> bool:
-    """Whether devices that nobody uses go back: those a scheduler gave, and those of a claim on its way out.
+def _is_left_over(claim: ResourceClaim, around: Surroundings) -> bool:
+    """Whether devices that a scheduler gave are used by nobody, and wanted by nobody who could use them.
 
-    A claim that was allocated by hand and is not reserved yet waits for its consumer.
+    A claim that was allocated by hand has no finalizer of ours and waits for its consumer; one that is named
+    by a pod may be between the two writes of a scheduler that allocates first and reserves then.
     """
-    return FINALIZER in claim.metadata.finalizers or claim.metadata.deletion_timestamp is not None
+    metadata = claim.metadata
+    if FINALIZER not in metadata.finalizers:
+        return False
+    return all(reservation.is_over(pod) for pod in around.named(metadata.namespace, metadata.name))
 
 
 def _owner_is_over(claim: AnyClaim, around: Surroundings) -> bool:

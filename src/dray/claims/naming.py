@@ -19,6 +19,10 @@ from dray.api.resource import ResourceClaim, ResourceClaimTemplate
 ENTRY_ANNOTATION: Final = "resource.kubernetes.io/pod-claim-name"
 """On a claim made from a template: the entry of the pod it stands for."""
 
+FINALIZER: Final = "resource.kubernetes.io/delete-protection"
+"""Keeps a claim while it has devices. Claims made from templates carry it from birth, so that whoever gives
+them devices need not write it first; one that has none is let go as soon as it is deleted."""
+
 _LONGEST_GENERATED: Final = 63 - 5
 
 Name = tuple[str, str]
@@ -69,13 +73,14 @@ def made_for(pod: Pod, entry: PodResourceClaim, claims: Iterable[ResourceClaim])
 def from_template(template: ResourceClaimTemplate, pod: Pod, entry: PodResourceClaim) -> ResourceClaim:
     """The claim a template makes for an entry; the server completes its name."""
     given = template.spec.metadata
-    prefix = f"{pod.metadata.name}-{entry.name}"[: _LONGEST_GENERATED - 1]
+    prefix = f"{pod.metadata.name}-{entry.name}"[: _LONGEST_GENERATED - 1].rstrip("-.")
     metadata = ObjectMeta(
         generate_name=f"{prefix}-",
         namespace=pod.metadata.namespace,
         labels=given.labels,
         annotations={**given.annotations, ENTRY_ANNOTATION: entry.name},
         owner_references=(owner_of(pod),),
+        finalizers=(FINALIZER,),
     )
     return ResourceClaim(metadata=metadata, spec=template.spec.spec)
 

@@ -42,8 +42,8 @@ class Index:
     def replace(self, key: Key, old: Any | None, new: Any | None) -> None:
         now = tuple(self._values_of(new)) if new is not None else ()
         for value in self._values_of(old) if old is not None else ():
-            if value not in now:
-                there = self._found[value]
+            there = None if value in now else self._found.get(value)
+            if there is not None:  # the same value may have been given twice
                 there.pop(key, None)
                 if not there:
                     del self._found[value]

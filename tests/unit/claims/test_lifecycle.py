@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from dray.api.classic import ClassicClaim
@@ -21,7 +22,14 @@ from dray.api.resource import (
 from dray.api.resource.template import ResourceClaimTemplateSpec
 from dray.claims import naming
 from dray.claims.actions import CreateClaim, DeleteClaim, LetGo, RecordClaims, Release, Reserve, Tell
-from dray.claims.lifecycle import FINALIZER, Surroundings, next_for_claim, next_for_classic, next_for_pod
+from dray.claims.lifecycle import (
+    FINALIZER,
+    Surroundings,
+    next_for_claim,
+    next_for_classic,
+    next_for_pod,
+    reservations,
+)
 
 TEMPLATE = ResourceClaimTemplate(
     metadata=ObjectMeta(name="t", namespace="ns"),
@@ -46,6 +54,9 @@ class World:
             template=lambda ns, name: self._one(ResourceClaimTemplate, ns, name),
             classic=lambda ns, name: self._one(ClassicClaim, ns, name),
             pod=lambda ns, name: self._one(Pod, ns, name),
+            named=lambda ns, name: [
+                each for each in self.objects if isinstance(each, Pod) and name in _named(each)
+            ],
         )
 
     def _one(self, kind: Any, namespace: str, name: str) -> Any:
@@ -53,6 +64,11 @@ class World:
             if isinstance(each, kind) and each.metadata.namespace == namespace and each.metadata.name == name:
                 return each
         return None
+
+
+def _named(pod: Pod) -> list[str | None]:
+    said = [status.resource_claim_name for status in pod.status.resource_claim_statuses]
+    return [entry.resource_claim_name for entry in pod.spec.resource_claims] + said
 
 
 def pod(
@@ -110,6 +126,7 @@ class TestPods:
         assert made.annotations == {"c": "d", "resource.kubernetes.io/pod-claim-name": "gpu"}
         assert made.owner_references[0].uid == "u1"
         assert made.owner_references[0].controller is True
+        assert made.finalizers == (FINALIZER,)
 
     def test_the_template_itself_is_left_alone(self):
         waiting = pod(FROM_TEMPLATE)
@@ -131,6 +148,31 @@ class TestPods:
         waiting = pod(FROM_TEMPLATE, other)
         world = World(claim("a", owner="u1", entry="gpu"), claim("b", owner="u1", entry="nic"), waiting)
         assert next_for_pod(waiting, world.around()) == [RecordClaims(waiting, (("gpu", "a"), ("nic", "b")))]
+
+    def test_nothing_is_recorded_while_a_name_is_still_to_come(self):
+        other = PodResourceClaim(name="nic", resource_claim_template_name="t")
+        waiting = pod(FROM_TEMPLATE, other)
+        world = World(TEMPLATE, claim("a", owner="u1", entry="gpu"), waiting)
+        (action,) = next_for_pod(waiting, world.around())
+        assert isinstance(action, CreateClaim)
+        assert action.entry == "nic"
+
+    def test_what_can_be_made_is_recorded_while_a_template_is_missing(self):
+        other = PodResourceClaim(name="nic", resource_claim_template_name="missing")
+        waiting = pod(FROM_TEMPLATE, other)
+        world = World(TEMPLATE, claim("a", owner="u1", entry="gpu"), waiting)
+        told, record = next_for_pod(waiting, world.around())
+        assert isinstance(told, Tell)
+        assert record == RecordClaims(waiting, (("gpu", "a"),))
+
+    def test_a_name_that_is_cut_does_not_end_in_a_dot(self):
+        long = PodResourceClaim(name="gpu", resource_claim_template_name="t")
+        waiting = msgspec.structs.replace(
+            pod(long), metadata=ObjectMeta(name="a" * 56 + ".b", namespace="ns", uid="u1")
+        )
+        (action,) = next_for_pod(waiting, World(TEMPLATE, waiting).around())
+        assert isinstance(action, CreateClaim)
+        assert action.claim.metadata.generate_name == "a" * 56 + "-"
 
     def test_a_claim_of_an_earlier_pod_of_that_name_is_not_used(self):
         waiting, earlier = pod(FROM_TEMPLATE), claim("p-gpu-x", owner="u0", entry="gpu")
@@ -165,12 +207,12 @@ class TestPods:
 
     def test_a_pod_that_somebody_else_placed_gets_its_claim_reserved(self):
         placed, taken = pod(BY_NAME, node="n"), claim(allocated=True)
-        (action,) = next_for_pod(placed, World(taken, placed).around())
+        (action,) = reservations(placed, World(taken, placed).around())
         assert action == Reserve(taken, ConsumerReference(resource="pods", name="p", uid="u1"))
 
     def test_a_pod_that_was_placed_without_devices_is_told(self):
         placed = pod(BY_NAME, node="n")
-        (action,) = next_for_pod(placed, World(claim(), placed).around())
+        (action,) = reservations(placed, World(claim(), placed).around())
         assert isinstance(action, Tell)
         assert "has no devices" in action.text
 
@@ -216,8 +258,23 @@ class TestClaims:
         left = claim(finalizers=(FINALIZER,), **DELETED)
         assert next_for_claim(left, World().around()) == [LetGo(left)]
 
+    def test_a_claim_that_never_had_devices_is_let_go_at_once(self):
+        """It carries the finalizer from birth."""
+        fresh = claim(finalizers=(FINALIZER,))
+        assert next_for_claim(fresh, World().around()) == []
+        deleted = claim(finalizers=(FINALIZER,), **DELETED)
+        assert next_for_claim(deleted, World().around()) == [LetGo(deleted)]
+
     def test_what_was_allocated_by_hand_waits_for_its_consumer(self):
         assert next_for_claim(claim(allocated=True), World().around()) == []
+
+    def test_what_a_scheduler_gave_and_nobody_wants_goes_back(self):
+        left = claim(allocated=True, finalizers=(FINALIZER,))
+        assert next_for_claim(left, World().around()) == [Release(left, frozenset(), True)]
+        assert next_for_claim(left, World(pod(BY_NAME)).around()) == []
+        assert next_for_claim(left, World(pod(BY_NAME, phase="Failed")).around()) == [
+            Release(left, frozenset(), True)
+        ]
 
     def test_a_claim_goes_when_its_pod_is_over(self):
         made = claim(owner="u1", entry="gpu")

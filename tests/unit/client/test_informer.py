@@ -9,6 +9,8 @@ import pytest
 from dray.api.resource import ResourceClaim
 from dray.client.failures import Expired, Unreachable, WatchBroken
 from dray.client.informer import Informer
+from dray.client.places import Key
+from dray.client.shelf import Seen, Shelf
 from tests.unit.client.fakeapi import (
     CLAIMS,
     FakeApi,
@@ -230,3 +232,13 @@ async def test_h03_a_watch_survives_a_server_that_comes_back_with_another_versio
         await quiet.wait()
     assert diary.told == ["+a@3", "+b@8"]
     run.cancel()
+
+
+async def test_an_index_may_give_a_value_twice():
+    shelf: Shelf[dict] = Shelf()
+    shelf.add_index("colour", lambda obj: obj["colours"])
+    key = Key("", "a")
+    shelf.put(key, Seen({"colours": ["red", "red"]}, 1, "u"))
+    assert shelf.by_index("colour", "red") == [{"colours": ["red", "red"]}]
+    shelf.remove(key)
+    assert shelf.by_index("colour", "red") == []

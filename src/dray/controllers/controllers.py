@@ -1,0 +1,105 @@
+"""All controllers together, as one thing to run: informers, queues, events, and who of several leads.
+
+Theory of operation: whoever leads (everybody, without election) builds everything anew, lets the informers
+see everything once, and only then acts; so a new leader begins with all that its predecessor wrote. When
+leadership is lost everything is thrown away, and the candidate waits for its next turn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import Final
+
+from dray.client.caller import TROUBLE
+from dray.client.client import Client
+from dray.client.events import EventRecorder
+from dray.client.leases import USUAL, Election, LeadershipLost, Timing
+from dray.client.tempo import Backoff
+from dray.clock import SystemClock
+from dray.controllers import metrics as measures
+from dray.controllers.claims import ClaimController
+from dray.controllers.sights import Sights, serves_classic
+from dray.telemetry.logs import Log
+from dray.telemetry.metrics import Metrics
+
+LEASE: Final = "dray-controller"
+LEASE_NAMESPACE: Final = "kube-system"
+NAME: Final = "dray-controller"
+"""Whom events name as their source."""
+
+
+def _silent() -> Log:
+    return Log(lambda _line: True, SystemClock())
+
+
+@dataclass(frozen=True)
+class Choices:
+    """What somebody who starts the controllers chooses."""
+
+    identity: str = NAME
+    elect: bool = False
+    timing: Timing = USUAL
+    device_taints: bool = True
+    """Whether taints of devices evict pods."""
+    upkeep: bool = False
+    """Whether to do what `kube-controller-manager` does elsewhere: default accounts, pods of lost nodes."""
+    workers: int = 32
+    log: Log = field(default_factory=_silent)
+
+
+class Controllers:
+    """The controllers of one cluster."""
+
+    def __init__(self, client: Client, choices: Choices | None = None) -> None:
+        self._client = client
+        self._choices = choices or Choices()
+        self._queues: list[measures.Queue] = []
+        self._sights: Sights | None = None
+        self.ready = asyncio.Event()
+        """Set while everything has been seen once and is being kept; a candidate that waits is not."""
+        self.metrics = Metrics(measures.MEASURES)
+        measures.tell_queues(self.metrics, lambda: self._queues)
+        measures.tell_claims(self.metrics, lambda: self._sights.claims.all() if self._sights else ())
+
+    async def run(self) -> None:
+        """Keep the cluster, until cancelled; with election, whenever it is this one's turn."""
+        choices = self._choices
+        if not choices.elect:
+            await self._lead()
+            return
+        while True:
+            election = Election(self._client, LEASE, LEASE_NAMESPACE, choices.identity, choices.timing)
+            try:
+                await election.run(self._lead)
+            except LeadershipLost as lost:
+                choices.log.warning("another controller leads now", why=str(lost))
+
+    async def _lead(self) -> None:
+        client, choices = self._client, self._choices
+        recorder = EventRecorder(client, NAME, choices.identity)
+        sights = self._sights = Sights(client, classic=await self._serves_classic())
+        claims = ClaimController(client, sights, recorder, self.metrics, choices.log)
+        self._queues = [claims.queue]
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(recorder.run())
+                for informer in sights.informers():
+                    tasks.create_task(informer.run())
+                await sights.synced()
+                tasks.create_task(claims.run(choices.workers))
+                self.ready.set()
+                choices.log.info("the controllers have seen everything and begin")
+        finally:
+            self.ready.clear()
+            self._queues, self._sights = [], None
+
+    async def _serves_classic(self) -> bool:
+        """Whether the server knows classic claims; it may not answer yet."""
+        backoff = Backoff(self._client.habits.tempo)
+        while True:
+            try:
+                return await serves_classic(self._client)
+            except TROUBLE as failed:
+                self._choices.log.warning("the server does not say what it serves", why=str(failed))
+                await backoff.wait()

@@ -1,0 +1,137 @@
+"""What the controllers see: informers, their indexes, and our own newest knowledge laid over them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Iterator
+from typing import Any, Final
+
+import msgspec
+
+from dray.api.classic import ClassicClaim
+from dray.api.core import Pod
+from dray.api.resource import ResourceClaim, ResourceClaimTemplate
+from dray.claims import naming
+from dray.claims.lifecycle import Surroundings
+from dray.client.client import Client
+from dray.client.failures import NotFound
+from dray.client.informer import Informer, Ways
+from dray.client.places import row_of
+from dray.controllers.recent import Recent
+
+OWNER, CONSUMER, TEMPLATE, CLAIM, INLINE = "owner", "consumer", "template", "claim", "inline"
+REMEMBERED: Final = 100_000
+"""How many pods that were seen to go are remembered."""
+
+
+def without_managed_fields(obj: Any) -> Any:
+    """An object without the record of who set which field, which nobody here reads."""
+    if not obj.metadata.managed_fields:
+        return obj
+    metadata = msgspec.structs.replace(obj.metadata, managed_fields=())
+    return msgspec.structs.replace(obj, metadata=metadata)
+
+
+USUAL: Final = Ways(keep=without_managed_fields)
+
+
+class Sights:
+    """Pods, claims and templates, as they are."""
+
+    def __init__(self, client: Client, *, classic: bool, ways: Ways = USUAL) -> None:
+        self.pods = Informer(client, Pod, ways=ways)
+        self.claims = Informer(client, ResourceClaim, ways=ways)
+        self.templates = Informer(client, ResourceClaimTemplate, ways=ways)
+        self.classic = Informer(client, ClassicClaim, ways=ways) if classic else None
+        self.claims.add_index(OWNER, _owners)
+        self.claims.add_index(CONSUMER, _consumers)
+        self.pods.add_index(TEMPLATE, _templates)
+        self.pods.add_index(CLAIM, _claims)
+        self.pods.add_index(INLINE, _inline)
+        self.newest_pods = Recent(Pod, self.pods, CLAIM, _claims)
+        self.newest_claims = Recent(ResourceClaim, self.claims, OWNER, _owners)
+        self.newest_classic = self._classic()
+        self._gone: OrderedDict[str, None] = OrderedDict()
+        self.pods.listen(deleted=lambda pod: self.went(pod.metadata.uid))
+        self.around = Surroundings(
+            claim=self.newest_claims.get,
+            owned=lambda pod: self.newest_claims.at(pod.metadata.uid),
+            template=lambda namespace, name: self.templates.get(name, namespace),
+            classic=self.classic_claim,
+            pod=self.newest_pods.get,
+            named=lambda namespace, name: self.newest_pods.at((namespace, name)),
+        )
+
+    def _classic(self) -> Recent[ClassicClaim] | None:
+        if self.classic is None:
+            return None
+        self.classic.add_index(OWNER, _owners)
+        self.classic.add_index(CONSUMER, _consumers)
+        return Recent(ClassicClaim, self.classic, OWNER, _owners)
+
+    def classic_claim(self, namespace: str, name: str) -> ClassicClaim | None:
+        return None if self.newest_classic is None else self.newest_classic.get(namespace, name)
+
+    def went(self, uid: str) -> None:
+        """A pod is gone for certain."""
+        self._gone[uid] = None
+        if len(self._gone) > REMEMBERED:
+            self._gone.popitem(last=False)
+
+    def is_gone(self, uid: str) -> bool:
+        """Whether a pod was seen to go; when not, it may also be one that we have not seen come."""
+        return uid in self._gone
+
+    def informers(self) -> list[Informer[Any]]:
+        kinds: list[Informer[Any] | None] = [self.pods, self.claims, self.templates, self.classic]
+        return [informer for informer in kinds if informer is not None]
+
+    async def synced(self) -> None:
+        """Wait until everything was seen once."""
+        await asyncio.gather(*(informer.synced() for informer in self.informers()))
+
+
+async def serves_classic(client: Client) -> bool:
+    """Whether the server knows classic claims; clusters other than ours usually do not."""
+    try:
+        await client.document(f"/apis/{row_of(ClassicClaim).internal_api_version}")
+    except NotFound:
+        return False
+    return True
+
+
+def _owners(claim: ResourceClaim | ClassicClaim) -> list[str]:
+    return [owner.uid for owner in claim.metadata.owner_references if owner.kind == "Pod"]
+
+
+def _consumers(claim: ResourceClaim | ClassicClaim) -> list[str]:
+    return [consumer.uid for consumer in claim.status.reserved_for]
+
+
+def _templates(pod: Pod) -> list[tuple[str, str]]:
+    """The templates a pod makes claims from."""
+    namespace = pod.metadata.namespace
+    names = (entry.resource_claim_template_name for entry in pod.spec.resource_claims)
+    return [(namespace, name) for name in names if name is not None]
+
+
+def _claims(pod: Pod) -> Iterator[tuple[str, str]]:
+    """The claims a pod names, or was told that they were made for it."""
+    namespace = pod.metadata.namespace
+    for entry in pod.spec.resource_claims:
+        if entry.resource_claim_name is not None:
+            yield namespace, entry.resource_claim_name
+    for said in pod.status.resource_claim_statuses:
+        if said.resource_claim_name is not None:
+            yield namespace, said.resource_claim_name
+
+
+def _inline(pod: Pod) -> list[tuple[str, str]]:
+    """The classic claims that a pod's inline templates make."""
+    namespace = pod.metadata.namespace
+    return [
+        (namespace, naming.classic_name(pod, entry))
+        for entry in pod.spec.resource_claims
+        if entry.template is not None
+    ]

@@ -1,0 +1,149 @@
+"""A server in this process with controllers on it, and short words for what they should bring about."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from dray.api.core import Pod
+from dray.api.resource import ResourceClaim
+from dray.client.changes import MergePatch
+from dray.client.client import Client, Deletion
+from dray.client.places import kind_called
+from dray.controllers.controllers import Choices, Controllers
+from tests.contract.documents import allocation, claim, template
+from tests.contract.servers import Reach, reaching
+
+SOON = 15.0
+"""Seconds in which controllers do whatever they do."""
+
+Document = dict[str, Any]
+
+POD = kind_called("Pod")
+EVENT = kind_called("Event")
+
+
+def pod(name: str, *entries: Document, namespace: str = "default", **spec: Any) -> Document:
+    """A pod with claims; an entry is written as in its spec."""
+    containers = [
+        {"name": "c", "image": "i", "resources": {"claims": [{"name": e["name"]} for e in entries]}}
+    ]
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {"containers": containers, "resourceClaims": list(entries), **spec},
+    }
+
+
+def by_template(entry: str = "gpu", name: str = "t") -> Document:
+    return {"name": entry, "resourceClaimTemplateName": name}
+
+
+def by_name(name: str, entry: str = "gpu") -> Document:
+    return {"name": entry, "resourceClaimName": name}
+
+
+class World:
+    """A server, an administrator, and controllers that can be started and stopped."""
+
+    def __init__(self, reach: Reach) -> None:
+        self.reach = reach
+        self.client = reach.client()
+        self.controllers: Controllers | None = None
+
+    @asynccontextmanager
+    async def controlled(
+        self, client: Client | None = None, choices: Choices | None = None
+    ) -> AsyncIterator[Controllers]:
+        """Controllers while the block lasts; a fault in them fails the test."""
+        controllers = Controllers(client or self.reach.client(), choices)
+        task = asyncio.create_task(controllers.run())
+        ready = asyncio.create_task(controllers.ready.wait())
+        await asyncio.wait((task, ready), return_when=asyncio.FIRST_COMPLETED)
+        if task.done():
+            task.result()
+        try:
+            yield controllers
+        finally:
+            fault = task.exception() if task.done() else None
+            task.cancel()
+            await asyncio.wait([task])
+            if fault is not None:
+                raise fault
+
+    async def make(self, *documents: Document) -> Any:
+        made: Any = None
+        for document in documents:
+            made = await self.client.create(document)
+        return made
+
+    async def pod(self, name: str) -> Pod:
+        return await self.client.get(Pod, name, "default")
+
+    async def claim(self, name: str) -> ResourceClaim:
+        return await self.client.get(ResourceClaim, name, "default")
+
+    async def claims(self) -> list[ResourceClaim]:
+        return list((await self.client.list(ResourceClaim, "default")).items)
+
+    async def recorded(self, name: str) -> dict[str, str | None]:
+        statuses = (await self.pod(name)).status.resource_claim_statuses
+        return {status.name: status.resource_claim_name for status in statuses}
+
+    async def until_recorded(self, name: str, count: int = 1) -> dict[str, str]:
+        """Wait until a pod has its claims."""
+        return await self.until(lambda: self.recorded(name), lambda found: len(found) >= count)
+
+    async def allocate(self, name: str, *pods: str, device: str = "gpu-0") -> None:
+        """Do what a scheduler does: devices and reservations in one write."""
+        uids = {each: (await self.pod(each)).metadata.uid for each in pods}
+        consumers = [{"resource": "pods", "name": each, "uid": uid} for each, uid in uids.items()]
+        given = allocation(device=device)
+        status = {"status": {"allocation": given, "reservedFor": consumers}}
+        await self.client.patch(ResourceClaim, name, MergePatch(status), "default", subresource="status")
+
+    async def bind(self, name: str, node: str = "node-1") -> None:
+        await self.client.bind(name, "default", node)
+
+    async def end(self, name: str, phase: str = "Succeeded") -> None:
+        """Let a pod end by itself."""
+        change = MergePatch({"status": {"phase": phase}})
+        await self.client.patch(POD, name, change, "default", subresource="status")
+
+    async def delete(self, name: str, **how: Any) -> None:
+        await self.client.delete(POD, name, "default", Deletion(**({"grace": 0} | how)))
+
+    async def told(self, reason: str) -> list[str]:
+        """What events with a reason say."""
+        events = (await self.client.list(EVENT, "default")).items
+        return [event.get("message", "") for event in events if event.get("reason") == reason]
+
+    async def until(self, ask: Callable[[], Any], is_so: Callable[[Any], bool] = bool) -> Any:
+        """Wait until an answer is as it should be."""
+        now = asyncio.get_running_loop().time
+        end = now() + SOON
+        while not is_so(found := await ask()):
+            assert now() < end, f"it stays as it is: {found}"
+            await asyncio.sleep(0.01)
+        return found
+
+    async def stays(self, ask: Callable[[], Any], seconds: float = 0.3) -> Any:
+        """Let some time pass in which an answer should not change."""
+        before = await ask()
+        await asyncio.sleep(seconds)
+        after = await ask()
+        assert before == after
+        return after
+
+
+@asynccontextmanager
+async def world(way: str, directory: Path) -> AsyncIterator[World]:
+    async with reaching(way, directory) as reach:
+        yield World(reach)
+
+
+__all__ = ["World", "by_name", "by_template", "claim", "pod", "template", "world"]
