@@ -96,7 +96,8 @@ def place(
     if isinstance(opinions, Verdict):
         return Unplaceable(subject, (Refused(opinions),), snapshot)
     walk = _Walk(snapshot, opinions, stopwatch)
-    rows = walk.judged(turn)
+    # Drivers of classic claims are asked about the same nodes until they answer, not about others each time.
+    rows = walk.judged(turn, everything=bool(subject.classic))
     if not rows:
         return Unplaceable(subject, tuple(walk.told()), snapshot)
     ranked = _ranked(rows, opinions, stopwatch)
