@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from decimal import Decimal
 from typing import Any
 
@@ -62,6 +63,21 @@ def write_json(value: Any) -> bytes:
         raise DecodeError("cannot be written as JSON: nested too deeply") from None
     except (TypeError, ValueError, OverflowError, msgspec.MsgspecError) as broken:
         raise DecodeError(f"cannot be written as JSON: {broken}") from None
+
+
+_LONG_NUMBER = re.compile(rb"\d{3900}")
+
+
+def surely_json(data: bytes) -> bool:
+    """Whether the values of a text we can read are certain to be nothing `not_json` would name.
+
+    The text alone tells: without many brackets nothing is deep, and half characters nobody reads.
+    """
+    return (
+        len(data) <= MAX_VALUES
+        and data.count(b"{") + data.count(b"[") <= MAX_DEPTH
+        and (len(data) < MAX_BITS // 4 or _LONG_NUMBER.search(data) is None)
+    )
 
 
 def not_json(document: Any, path: Path = ROOT) -> list[FieldError]:

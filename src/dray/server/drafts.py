@@ -15,7 +15,7 @@ import msgspec
 from msgspec import to_builtins
 from msgspec.structs import replace
 
-from dray.api.codec import decode_document, to_document
+from dray.api.codec import decode_document, to_document, view_of
 from dray.api.defaults import with_defaults
 from dray.api.gated import DroppedField, Gatekeeper
 from dray.api.kinds import Kind
@@ -33,12 +33,14 @@ def _unborn(kind: Kind) -> Any:
 class Draft:
     """An object of the internal version that is not stored yet; never changed, only followed by another."""
 
-    __slots__ = ("_document", "_metadata", "kind", "view")
+    __slots__ = ("_document", "_held", "_metadata", "_view", "kind")
 
     def __init__(self, kind: Kind, document: dict[str, Any] | None, view: Any) -> None:
+        """Of a closed kind the struct is needed, of an open one the document."""
         self.kind = kind
-        self.view = view
+        self._view = view
         self._document = document
+        self._held: Held | None = None
         self._metadata: dict[str, Any] | None = None
 
     @classmethod
@@ -55,23 +57,45 @@ class Draft:
         return cls(decoded.kind, dict(decoded.document), decoded.object)
 
     @classmethod
+    def of_open(cls, kind: Kind, document: dict[str, Any]) -> Draft:
+        """A draft of an open kind; whether it can be read is found out when somebody looks at its struct."""
+        return cls(kind, document, None)
+
+    @classmethod
     def of_held(cls, held: Held) -> Draft:
-        return cls(held.kind, held.document, held.view)
+        """A draft of what is stored, read as far as somebody looks at it."""
+        draft = cls(held.kind, None, None)
+        draft._held = held
+        return draft
+
+    @property
+    def view(self) -> Any:
+        """The object as its struct; raises `DecodeError` when the document of an open kind is none."""
+        if self._view is None:
+            held = self._held
+            self._view = view_of(self.kind, self.document) if held is None else held.view
+        return self._view
 
     @property
     def document(self) -> dict[str, Any]:
         """The object as plain values; those of a closed kind are written out when first asked for."""
         if self._document is None:
-            self._document = to_document(self.view)
+            held = self._held
+            self._document = to_document(self.view) if held is None else held.document
             self._document.setdefault("metadata", {})
         return self._document
 
     @property
     def metadata(self) -> dict[str, Any]:
         if self._metadata is None:
-            known = self._document
+            known = self._written
             self._metadata = to_builtins(self.view.metadata) if known is None else known["metadata"]
         return self._metadata
+
+    @property
+    def _written(self) -> dict[str, Any] | None:
+        """The document of an open kind; that of a closed one only when it was asked for already."""
+        return self.document if self.kind.open else self._document
 
     def with_metadata(self, metadata: Mapping[str, Any]) -> Draft:
         """The draft with other metadata; what is None or empty is left out."""
@@ -81,40 +105,44 @@ class Draft:
         except msgspec.ValidationError:  # an open kind keeps unknown fields, but its metadata is not open
             kept, _ = examine(kept, ObjectMeta)
             known = msgspec.convert(kept, ObjectMeta)
-        view = replace(self.view, metadata=known)
-        document = None if self._document is None else self._document | {"metadata": kept}
-        return Draft(self.kind, document, view)
+        document = self._written
+        if document is not None:
+            document = document | {"metadata": kept}
+        unread = self.kind.open and self._view is None
+        return Draft(self.kind, document, None if unread else replace(self.view, metadata=known))
 
     def with_owners(self, fields: list[dict[str, Any]]) -> Draft:
         """The draft with other managed fields."""
-        metadata = replace(self.view.metadata, managed_fields=tuple(fields))
-        draft = Draft(self.kind, None, replace(self.view, metadata=metadata))
-        if self._document is not None:
+        document, view = self._written, None
+        if document is not None:
             kept = {**self.metadata, "managedFields": fields}
             if not fields:
                 del kept["managedFields"]
-            draft._document = self._document | {"metadata": kept}
-        return draft
+            document = document | {"metadata": kept}
+        if self._view is not None or not self.kind.open:
+            metadata = replace(self.view.metadata, managed_fields=tuple(fields))
+            view = replace(self.view, metadata=metadata)
+        return Draft(self.kind, document, view)
 
     def with_field(self, name: str, value: Any, part: Any = None) -> Draft:
         """The draft with another top-level field; `part` is the same for the struct of a closed kind."""
-        if self._document is None:
+        written = self._written
+        if written is None:
             return Draft(self.kind, None, replace(self.view, **{name: part}))
-        document = {field: kept for field, kept in self._document.items() if field != name}
+        document = {field: kept for field, kept in written.items() if field != name}
         if value is not None:
             document[name] = value
         if self.kind.open:
-            return Draft.of_document(document)
+            return Draft.of_open(self.kind, document)
         return Draft(self.kind, document, replace(self.view, **{name: part}))
 
     def with_status_of(self, other: Draft | None) -> Draft:
         """The draft with the status of another one; without any when there is none."""
-        if self._document is not None:
+        written = None
+        if self._written is not None:
             written = None if other is None else other.document.get("status")
             if self.kind.open:
                 return self.with_field("status", written)
-        else:
-            written = None
         fresh = _unborn(self.kind).status if other is None else other.view.status
         if self._document is None and fresh is self.view.status:
             return self
@@ -133,7 +161,7 @@ class Draft:
         if not kept.dropped:
             return self, ()
         if self.kind.open:
-            return Draft.of_document(kept.object), kept.dropped
+            return Draft.of_open(self.kind, kept.object), kept.dropped
         return Draft.of_view(self.kind, kept.object), kept.dropped
 
     @property

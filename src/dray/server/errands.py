@@ -73,13 +73,14 @@ class Errands:
         }
         others = [each for each in status.get("conditions") or () if each.get("type") != "PodScheduled"]
         marks = {**(metadata.get("annotations") or {}), **(binding.get("annotations") or {})}
-        return Draft.of_document(
+        return Draft.of_open(
+            kind,
             {
                 **pod,
                 "metadata": {**metadata, **({"annotations": marks} if marks else {})},
                 "spec": {**spec, "nodeName": node},
                 "status": {**status, "conditions": [*others, scheduled]},
-            }
+            },
         )
 
     async def evict(self, request: Request, kind: Kind) -> Written:

@@ -79,11 +79,11 @@ def taken(request: Request, kind: Kind, version: str) -> Taken:
     _check_body(request.body)
     repeated = _repeated(request.body, mode)
     decoded = None
-    if kind.kept_as is None and not kind.open:
+    if kind.kept_as is None:
         decoded = _straight(request.body, kind, version)
     if decoded is None:
         return understood(kind, version, _json(request.body), mode, repeated)
-    return Taken(Draft.of_view(decoded.kind, decoded.object), _told(decoded, mode, repeated))
+    return _taken(decoded, mode, repeated)
 
 
 def _straight(body: bytes, kind: Kind, version: str) -> Decoded | None:
@@ -113,10 +113,14 @@ def understood(
         decoded = decode_document(given if kind.kept_as is None else inward(kind, version, given))
     except DecodeError as broken:
         raise unreadable(kind, version, broken, _name(given)) from None
+    return _taken(decoded, mode, repeated)
+
+
+def _taken(decoded: Decoded, mode: str, repeated: Sequence[str]) -> Taken:
     warnings = _told(decoded, mode, repeated)
     if decoded.document is None:
         return Taken(Draft.of_view(decoded.kind, decoded.object), warnings)
-    return Taken(Draft(keeper(kind), _with_metadata(decoded.document), decoded.object), warnings)
+    return Taken(Draft(keeper(decoded.kind), _with_metadata(decoded.document), decoded.object), warnings)
 
 
 def _with_metadata(document: Mapping[str, Any]) -> dict[str, Any]:

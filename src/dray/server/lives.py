@@ -84,13 +84,17 @@ def newborn(draft: Draft) -> Draft:
     if has_status(draft.kind) and named(draft.kind) not in BORN_WITH_STATUS:
         draft = draft.with_status_of(None)
     birth = _BIRTHS.get(named(draft.kind))
-    return draft if birth is None else Draft.of_document(birth(draft.document))
+    return draft if birth is None else _after(draft, birth(draft.document))
 
 
 def grown(draft: Draft, before: Draft) -> Draft:
     """A draft that follows a stored object, with what its kind does not let go."""
     growth = _GROWTHS.get(named(draft.kind))
-    return draft if growth is None else Draft.of_document(growth(draft.document, before.document))
+    return draft if growth is None else _after(draft, growth(draft.document, before.document))
+
+
+def _after(draft: Draft, document: Document) -> Draft:
+    return draft if document is draft.document else Draft.of_open(draft.kind, document)
 
 
 def unsettled(draft: Draft, before: Draft) -> list[FieldError]:

@@ -158,7 +158,9 @@ class Writing:
     def _readable(version: str, kind: Kind, make: Callable[[], Draft]) -> Draft:
         """A draft of an open kind that is changed is read again, and may turn out not to be readable."""
         try:
-            return make()
+            draft = make()
+            assert draft.view is not None
+            return draft
         except DecodeError as broken:
             raise unreadable(kind, version, broken) from None
 

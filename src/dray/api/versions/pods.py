@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping
 from typing import Any
 
@@ -19,14 +20,14 @@ def tidied(document: Document) -> Document:
     spec = document.get("spec")
     if not isinstance(spec, Mapping):
         return document
-    changed = {
-        name: [_container(c) for c in spec[name]] for name in CONTAINER_LISTS if _is_list(spec.get(name))
-    }
-    if _is_list(spec.get("resourceClaims")):
-        changed["resourceClaims"] = [_claim(entry) for entry in spec["resourceClaims"]]
-    if all(changed[name] == spec[name] for name in changed):
-        return document
-    return {**document, "spec": {**spec, **changed}}
+    changed: dict[str, Any] = {}
+    for name, tidy in _TIDIED.items():
+        given = spec.get(name)
+        if given and _is_list(given):
+            made = [tidy(entry) for entry in given]
+            if not all(map(operator.is_, made, given)):
+                changed[name] = made
+    return {**document, "spec": {**spec, **changed}} if changed else document
 
 
 def _container(container: Any) -> Any:
@@ -45,6 +46,9 @@ def _claim(entry: Any) -> Any:
     spec = {name: value for name, value in template.items() if name in _SPEC_FIELDS}
     rest = {name: value for name, value in template.items() if name not in _SPEC_FIELDS}
     return {**entry, "template": {**rest, "spec": spec}}
+
+
+_TIDIED = {**dict.fromkeys(CONTAINER_LISTS, _container), "resourceClaims": _claim}
 
 
 def _is_list(value: Any) -> bool:
