@@ -1,4 +1,4 @@
-"""A real server, and the ways to reach it: over HTTP and TLS, and in this process."""
+"""A real server, and the ways to reach it: HTTP and TLS, ASGI in this process, straight to the door."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ from dray.client.inprocess import InProcess
 from dray.client.kubeconfig import find_access
 from dray.client.transport import Transport
 from dray.cluster.control import ADMIN, ServerOptions, Started, serving
+from dray.cluster.inside import Inside
 from dray.server.call import AUTHENTICATED, MASTERS
 
-WAYS = ("http", "in-process")
+WAYS = ("http", "in-process", "inside")
 
 
 class Reach:
@@ -36,9 +37,10 @@ class Reach:
         return client
 
     def _transport(self, user: str) -> Transport:
-        if self.way == "in-process":
+        if self.way != "http":
             groups = (AUTHENTICATED,) if user else (MASTERS, AUTHENTICATED)
-            return InProcess(self.server.app, user or ADMIN, groups)
+            shape = InProcess if self.way == "in-process" else Inside
+            return shape(self.server.app, user or ADMIN, groups)
         access = find_access(str(self.server.kubeconfig))
         return Http(replace(access, headers={"Impersonate-User": user}) if user else access)
 

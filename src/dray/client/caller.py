@@ -16,8 +16,10 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final
+
+from msgspec.structs import replace
 
 from dray.client.access import AccessError
 from dray.client.failures import ApiError, ClientError, Unreachable, failure_in
@@ -56,6 +58,7 @@ class Caller:
     def __init__(self, transport: Transport, habits: Habits) -> None:
         self.transport = transport
         self.habits = habits
+        self._agent = {"User-Agent": habits.manager}
         self._limiter = (
             Limiter(habits.qps, habits.burst or max(1, int(habits.qps * 2)), habits.tempo)
             if habits.qps
@@ -67,7 +70,7 @@ class Caller:
     ) -> Reply:
         """The answer; a failure is raised."""
         request = self._signed(request)
-        backoff = Backoff(self.habits.tempo, first=0.2, longest=5.0)
+        backoff: Backoff | None = None
         left = self.habits.attempts if attempts is None else attempts
         while True:
             left -= 1
@@ -77,6 +80,7 @@ class Caller:
                 if left <= 0 or not _worth_repeating(request, failed):
                     raise
                 asked = failed.retry_after if isinstance(failed, ApiError) else None
+            backoff = backoff or Backoff(self.habits.tempo, first=0.2, longest=5.0)
             await backoff.wait(asked or 0.0)
 
     @asynccontextmanager
@@ -101,7 +105,8 @@ class Caller:
         return reply
 
     def _signed(self, request: Request) -> Request:
-        return replace(request, headers={"User-Agent": self.habits.manager, **request.headers})
+        headers = {**self._agent, **request.headers} if request.headers else self._agent
+        return replace(request, headers=headers)
 
     def _tell_warnings(self, header: str) -> None:
         if header and self.habits.on_warning is not None:

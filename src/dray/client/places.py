@@ -7,6 +7,7 @@ few fields that every object has from either.
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -43,6 +44,8 @@ class Selection:
 
 EVERYTHING = Selection()
 
+_PLAIN = re.compile(r"[A-Za-z0-9.-]+")
+
 _BY_QUALIFIED_NAME: Mapping[str, Kind] = {kind.qualified_name: kind for kind in KINDS}
 
 
@@ -69,15 +72,19 @@ def path_of(kind: Kind, version: str, namespace: str = "", name: str = "", subre
     """Where objects are: all of them, those of a namespace, one, or a part of one."""
     parts = ["/apis", kind.group, version] if kind.group else ["/api", version]
     if kind.namespaced and namespace:
-        parts += ["namespaces", quote(namespace, safe="")]
+        parts += ["namespaces", _quoted(namespace)]
     parts.append(kind.plural)
     if name:
         if kind.namespaced and not namespace:
             raise ValueError(f"{kind.name} `{name}` is in a namespace; say in which")
-        parts.append(quote(name, safe=""))
+        parts.append(_quoted(name))
     if subresource:
         parts.append(subresource)
     return "/".join(parts)
+
+
+def _quoted(name: str) -> str:
+    return name if _PLAIN.fullmatch(name) else quote(name, safe="")
 
 
 class Stamp(NamedTuple):

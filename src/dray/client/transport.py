@@ -4,16 +4,18 @@ Theory of operation: a transport knows addresses, connections and who we are; it
 are two: `http` talks to any Kubernetes API server, `inprocess` calls an ASGI application in this process.
 Everything above is written against the protocol and behaves the same on both.
 
-Rules for this file: an answer of the server is a `Reply`, whatever its code; no answer is an `Unreachable`.
+Rules for this file: structs, as some are made for every call. An answer of the server is a `Reply`, whatever
+its code; no answer is an `Unreachable`.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Protocol
+
+import msgspec
 
 JSON = "application/json"
 
@@ -23,21 +25,19 @@ LONGEST_CALL = 60.0
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(msgspec.Struct, frozen=True):
     """What is asked of a server. The path is quoted already, the query is not."""
 
     method: str
     path: str
-    query: Mapping[str, str] = field(default_factory=lambda: _NOTHING)
+    query: Mapping[str, str] = _NOTHING
     body: bytes = b""
     content_type: str = JSON
     accept: str = JSON
-    headers: Mapping[str, str] = field(default_factory=lambda: _NOTHING)
+    headers: Mapping[str, str] = _NOTHING
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(msgspec.Struct, frozen=True):
     """What the server answered; names of headers are in lower case."""
 
     code: int
@@ -45,8 +45,7 @@ class Reply:
     body: bytes = b""
 
 
-@dataclass(frozen=True, slots=True)
-class Stream:
+class Stream(msgspec.Struct, frozen=True):
     """An answer that comes in parts; `code` and `headers` are known before the first one."""
 
     code: int

@@ -16,10 +16,10 @@ from typing import Final
 
 from dray.client.caller import Habits
 from dray.client.client import Client
-from dray.client.inprocess import InProcess
 from dray.cluster import fleet
 from dray.cluster.components import Component, controllers, scheduler
 from dray.cluster.control import ServerOptions, Started, serving, spare_the_lasting, stopped_by_signals
+from dray.cluster.inside import Inside
 from dray.cluster.kept import Kept
 from dray.server.asgi import App
 from dray.server.call import AUTHENTICATED, MASTERS
@@ -106,4 +106,4 @@ async def _ready(cluster: Up, stop: asyncio.Event) -> bool:
 
 
 def _client(app: App, user: str, *groups: str) -> Client:
-    return Client(InProcess(app, user, (*groups, AUTHENTICATED)), Habits(manager=user.replace(":", "-")))
+    return Client(Inside(app, user, (*groups, AUTHENTICATED)), Habits(manager=user.replace(":", "-")))

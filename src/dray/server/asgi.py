@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, MutableMapping
-from contextlib import AbstractAsyncContextManager, aclosing
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
@@ -33,6 +33,9 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Headers = Mapping[str, str]
 Peer = Mapping[str, Any]
+
+INSIDE: Final = "inside"
+"""Where a request comes from that came over no socket."""
 
 SEND_SECONDS: Final = 30.0
 """How long a client may take to accept a part of a stream."""
@@ -55,6 +58,16 @@ class Doorman(Protocol):
     def permit(self, call: Call, user: User, headers: Headers) -> Permit:
         """The permit for a call; raises a `Failure` when it is not allowed."""
         ...
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """A request of somebody in this process; names of headers are in lower case."""
+
+    method: str
+    path: str
+    query: Mapping[str, str]
+    headers: Headers
+    body: bytes = b""
 
 
 class Ending(msgspec.Struct, frozen=True):
@@ -145,13 +158,60 @@ class App:
             raise
         await self.observer.answered(request, Ending(answer.code, self.clock.monotonic() - began))
 
+    async def inside(self, asked: Asked, user: User) -> Answer:
+        """The answer to somebody in this process, past the same stations; a failure is an answer, too.
+
+        Whoever gets a stream closes it: until then it counts as open.
+        """
+        began, audit_id = self.clock.monotonic(), next(self.ids)
+        request = Request(Call(asked.method.lower(), asked.path), user, asked.headers, b"", audit_id, INSIDE)
+        try:
+            call = self.routes.asked(asked.method, asked.path, asked.query)
+            request = Request(call, user, asked.headers, b"", audit_id, INSIDE)
+            permit = self.doorman.permit(call, user, asked.headers)
+            if len(asked.body) > self.body_bytes:
+                raise _too_much(self.body_bytes)
+            request = Request(call, permit.user, asked.headers, asked.body, audit_id, INSIDE, permit.reason)
+            if call.verb == "watch":
+                return await self._watched_inside(request, began)
+            async with self.turnstile.entered(call, permit.user):
+                await self.observer.arrived(request)
+                answer = await self._answer(request)
+                await self._noted(request, answer, began)
+                return answer
+        except Failure as refused:
+            answer = _told(refused)
+            await self._noted(request, answer, began, refused)
+            return answer
+
+    async def _watched_inside(self, request: Request, began: float) -> Answer:
+        async with AsyncExitStack() as visit:
+            await visit.enter_async_context(self.turnstile.entered(request.call, request.user))
+            await self.observer.arrived(request)
+            answer = await self._answer(request)
+            assert not isinstance(answer.body, bytes)
+            first = await anext(answer.body)  # from here on nothing is missed
+            kept = visit.pop_all()
+
+        async def left() -> None:
+            await kept.aclose()
+            await self.observer.answered(request, Ending(answer.code, self.clock.monotonic() - began))
+
+        return Answer(answer.code, Held(first, answer.body, left), answer.content_type, answer.headers)
+
+    async def _noted(
+        self, request: Request, answer: Answer, began: float, failure: Failure | None = None
+    ) -> None:
+        """Put on record how a whole answer came out."""
+        assert isinstance(answer.body, bytes)
+        seconds = self.clock.monotonic() - began
+        await self.observer.answered(request, Ending(answer.code, seconds, failure, answer.body))
+
     async def _finish(
         self, send: Send, request: Request, answer: Answer, began: float, failure: Failure | None = None
     ) -> None:
         """Send a whole answer, once it is on record."""
-        assert isinstance(answer.body, bytes)
-        seconds = self.clock.monotonic() - began
-        await self.observer.answered(request, Ending(answer.code, seconds, failure, answer.body))
+        await self._noted(request, answer, began, failure)
         await _send_whole(send, answer, request)
 
     async def _stream(self, send: Send, receive: Receive, answer: Answer, request: Request) -> None:
@@ -187,6 +247,30 @@ class App:
         return self.doorman.identify(headers, peer, path)
 
 
+class Held:
+    """A stream that somebody in this process holds; `left` is called once, when they close it."""
+
+    __slots__ = ("_first", "_left", "_parts")
+
+    def __init__(
+        self, first: bytes, parts: AsyncIterator[bytes], left: Callable[[], Awaitable[None]]
+    ) -> None:
+        self._first, self._parts, self._left = first, parts, left
+
+    def __aiter__(self) -> Held:
+        return self
+
+    async def __anext__(self) -> bytes:
+        first, self._first = self._first, b""
+        return first or await anext(self._parts)
+
+    async def aclose(self) -> None:
+        try:
+            await self._parts.aclose()  # type: ignore[attr-defined]
+        finally:
+            await self._left()
+
+
 async def _lifespan(receive: Receive, send: Send) -> None:
     while True:
         message = await receive()
@@ -211,7 +295,7 @@ def _read_headers(given: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
 
 def _source(scope: Scope) -> str:
     client = scope.get("client")
-    return client[0] if client else "inside"
+    return client[0] if client else INSIDE
 
 
 async def _body(receive: Receive, headers: Headers, most: int) -> bytes:

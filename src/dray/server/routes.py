@@ -47,6 +47,8 @@ BINDINGS = "bindings"
 
 REMEMBERED = 4096
 """So many calls are remembered by what they looked like."""
+FIELDS = 100
+"""So many parameters a query may have."""
 LONG = 512
 """Nobody's long addresses are remembered."""
 
@@ -69,11 +71,19 @@ class Routes:
             return self._read(method, path, query)
         return self._remembered(method, path, query)
 
+    def asked(self, method: str, path: str, query: Mapping[str, str]) -> Call:
+        """The same for a query that was never text."""
+        if len(query) > FIELDS:
+            raise _too_many_fields()
+        return self._call(method, path, query)
+
     def _read(self, method: str, path: str, query: str) -> Call:
+        return self._call(method, path, _query(query))
+
+    def _call(self, method: str, path: str, asked: Mapping[str, str]) -> Call:
         parts = [part for part in path.split("/") if part]
         if "%" in path:
             parts = [unquote(part) for part in parts]
-        asked = _query(query)
         if parts[:1] == ["api"] and len(parts) > 2:
             return self._resource(method, path, asked, ["", *parts[1:]])
         if parts[:1] == ["apis"] and len(parts) > 3:
@@ -122,10 +132,10 @@ def _query(text: str) -> Mapping[str, str]:
     if not text:
         return MappingProxyType({})
     try:
-        return MappingProxyType(dict(parse_qsl(text, keep_blank_values=True, max_num_fields=100)))
+        return MappingProxyType(dict(parse_qsl(text, keep_blank_values=True, max_num_fields=FIELDS)))
     except ValueError:
         raise _too_many_fields() from None
 
 
 def _too_many_fields() -> Failure:
-    return bad_request("a request has at most 100 query parameters")
+    return bad_request(f"a request has at most {FIELDS} query parameters")
