@@ -113,6 +113,10 @@ WEIGHED: dict[str, tuple[dict[str, Any], tuple[int, int]]] = {
         {"containers": [main()], "overhead": {"cpu": "1"}},
         (SMALL_CPU + NANOS, SMALL_MEMORY),
     ),
+    "overhead without an amount adds none": (
+        {"containers": [main()], "overhead": {"memory": "1"}},
+        (SMALL_CPU, SMALL_MEMORY + NANOS),
+    ),
     "a pod without containers weighs nothing": ({}, (0, 0)),
 }
 

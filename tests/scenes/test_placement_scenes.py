@@ -1,0 +1,87 @@
+"""Scenes of placement: a few nodes, a pod, and where it goes or why nowhere.
+
+    nodes          by name: what the node can give, `labels`, `taints` as `key=value:effect`, `cordoned`
+    held           by node: requests of the pods that run there
+    asks           the requests of the pod; its only container
+    pod            its spec in the words of the API
+    profile        the document of a scheduler's profile
+    placed         the nodes that are as good as each other and better than all others; none without it
+    refused        by node: why not, whether or not another node will do
+    wakes          without `placed`: what the pod waits for
+
+Every scene is played with each turn, so that all nodes that are as good come up, and with nothing but the
+plugins that need no claims.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from dray.api.core import Pod
+from dray.placement.cycle import Placement, Unplaceable, place, refusals
+from dray.placement.profile import profile_of, read_choices
+from dray.placement.resources import NOTHING, needs_of
+from dray.placement.snapshot import Snapshot
+from tests.unit.placement.seats import container, node, photo, pod, subject
+
+FOLDER = Path(__file__).parent / "placement"
+KEYS = {"scene", "nodes", "held", "asks", "pod", "profile", "placed", "refused", "wakes"}
+SCENES = [
+    pytest.param(scene, id=f"{path.stem}: {scene['scene']}")
+    for path in sorted(FOLDER.glob("*.yaml"))
+    for scene in yaml.safe_load(path.read_text("utf-8"))
+]
+
+
+def taint(text: str) -> dict[str, str]:
+    rest, _, effect = text.rpartition(":")
+    key, _, value = rest.partition("=")
+    return {"key": key, "value": value, "effect": effect}
+
+
+def running(requests: dict[str, Any]) -> Pod:
+    return pod(containers=[container({name: str(amount) for name, amount in requests.items()})])
+
+
+def asked(scene: dict[str, Any]) -> Pod:
+    spec = dict(scene.get("pod", {}))
+    requests = {name: str(amount) for name, amount in scene.get("asks", {}).items()}
+    return pod(**{"containers": [container(requests)], **spec})
+
+
+def cluster(scene: dict[str, Any]) -> Snapshot:
+    nodes = []
+    for name, told in scene["nodes"].items():
+        said = dict(told)
+        more = {
+            "labels": said.pop("labels", {}),
+            "taints": [taint(text) for text in said.pop("taints", [])],
+            "unschedulable": said.pop("cordoned", False),
+        }
+        nodes.append(node(name, {resource: str(amount) for resource, amount in said.items()}, **more))
+    needs = {}
+    for name, pods in scene.get("held", {}).items():
+        needs[name] = NOTHING
+        for requests in pods:
+            needs[name] = needs[name].plus(needs_of(running(requests)))
+    return photo(*nodes, needs=needs)
+
+
+@pytest.mark.parametrize("scene", SCENES)
+def test_scene(scene: dict[str, Any]) -> None:
+    assert scene.keys() <= KEYS
+    profile = profile_of(read_choices(scene.get("profile")))
+    seen, who = cluster(scene), subject(asked(scene))
+    told = {name: each.verdict.reason for each in refusals(seen, who, profile) for name in each.nodes}
+    assert told == scene.get("refused", {})
+    ends = [place(seen, who, profile, turn=turn) for turn in range(max(len(scene["nodes"]), 1))]
+    if "placed" in scene:
+        chosen = [end.seat.name if isinstance(end, Placement) else "nowhere" for end in ends]
+        assert set(chosen) == set(scene["placed"])
+        return
+    [wakes] = {end.wakes for end in ends if isinstance(end, Unplaceable)}
+    assert sorted(signal.topic for signal in wakes) == scene["wakes"]
