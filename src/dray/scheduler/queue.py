@@ -173,12 +173,12 @@ class Queue:
         """A pod that was tried got no node; where it is now.
 
         `again`: nothing has to happen before the next attempt. `prompt`: when it is woken, it does not wait
-        out its backoff. `since`: the moment of what it was judged by, if that is before it was taken.
+        out its backoff. `since`: the moment of what it was judged by, unless that is when it was taken.
         """
         if entry.place is not Place.TRYING:
             return entry.place
         entry.since, entry.prompt = self._now(), prompt and not again
-        moment = entry.begun if since is None else min(since, entry.begun)
+        moment = entry.begun if since is None else since
         if again or entry.stirred or self._heard.after(moment, signals):
             self._rise(entry, "ScheduleAttemptFailure")
         else:
