@@ -107,9 +107,7 @@ class ClaimController:
             self._wake_claims(pod)
 
     def _pod_changed(self, old: Pod, new: Pod) -> None:
-        if new.spec.resource_claims and (
-            (new.spec.node_name and not old.spec.node_name) or self._is_unsettled(new)
-        ):
+        if new.spec.resource_claims and (_is_placed(old, new) or self._is_unsettled(new)):
             self._add(new)
         if reservation.is_over(new) and not reservation.is_over(old):
             self._wake_claims(new)
@@ -245,6 +243,13 @@ class ClaimController:
             return True
         pod = self._sights.newest_pods.get(namespace, name)
         return pod is not None and pod.metadata.uid == uid
+
+
+def _is_placed(old: Pod, new: Pod) -> bool:
+    """Whether a pod has a node and its claims, and one of them only now."""
+    return bool(new.spec.node_name) and (
+        not old.spec.node_name or new.status.resource_claim_statuses != old.status.resource_claim_statuses
+    )
 
 
 def _is_left_over(claim: AnyClaim, actions: Iterable[Action]) -> bool:

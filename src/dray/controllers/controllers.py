@@ -11,6 +11,7 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import Final
 
+from dray.api.classic import ClassicClaim
 from dray.client.caller import TROUBLE
 from dray.client.client import Client
 from dray.client.events import EventRecorder
@@ -19,7 +20,7 @@ from dray.client.tempo import Backoff
 from dray.clock import SystemClock
 from dray.controllers import metrics as measures
 from dray.controllers.claims import ClaimController
-from dray.controllers.sights import Sights, serves_classic
+from dray.controllers.sights import Sights
 from dray.telemetry.logs import Log
 from dray.telemetry.metrics import Metrics
 
@@ -99,7 +100,7 @@ class Controllers:
         backoff = Backoff(self._client.habits.tempo)
         while True:
             try:
-                return await serves_classic(self._client)
+                return await self._client.serves(ClassicClaim)
             except TROUBLE as failed:
                 self._choices.log.warning("the server does not say what it serves", why=str(failed))
                 await backoff.wait()

@@ -7,30 +7,18 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from typing import Any, Final
 
-import msgspec
-
 from dray.api.classic import ClassicClaim
 from dray.api.core import Pod
 from dray.api.resource import ResourceClaim, ResourceClaimTemplate
 from dray.claims import naming
 from dray.claims.lifecycle import Surroundings
 from dray.client.client import Client
-from dray.client.failures import NotFound
-from dray.client.informer import Informer, Ways
-from dray.client.places import row_of
+from dray.client.informer import Informer, Ways, without_managed_fields
 from dray.controllers.recent import Recent
 
 OWNER, CONSUMER, TEMPLATE, CLAIM, INLINE = "owner", "consumer", "template", "claim", "inline"
 REMEMBERED: Final = 100_000
 """How many pods that were seen to go are remembered."""
-
-
-def without_managed_fields(obj: Any) -> Any:
-    """An object without the record of who set which field, which nobody here reads."""
-    if not obj.metadata.managed_fields:
-        return obj
-    metadata = msgspec.structs.replace(obj.metadata, managed_fields=())
-    return msgspec.structs.replace(obj, metadata=metadata)
 
 
 USUAL: Final = Ways(keep=without_managed_fields)
@@ -90,15 +78,6 @@ class Sights:
     async def synced(self) -> None:
         """Wait until everything was seen once."""
         await asyncio.gather(*(informer.synced() for informer in self.informers()))
-
-
-async def serves_classic(client: Client) -> bool:
-    """Whether the server knows classic claims; clusters other than ours usually do not."""
-    try:
-        await client.document(f"/apis/{row_of(ClassicClaim).internal_api_version}")
-    except NotFound:
-        return False
-    return True
 
 
 def _owners(claim: ResourceClaim | ClassicClaim) -> list[str]:

@@ -1,0 +1,59 @@
+"""Ways to a server that are not good: watches that fall behind, answers that get lost."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+from dray.client.failures import Unreachable
+from dray.client.transport import LONGEST_CALL, Reply, Request, Stream, Transport
+
+
+class Lagging:
+    """A transport whose watches of some resources stand still while `held`, and that may lose answers."""
+
+    def __init__(self, inner: Transport, resource: str = "") -> None:
+        self._inner = inner
+        self._resource = resource
+        self._flows = asyncio.Event()
+        self._flows.set()
+        self.lose: Callable[[Request], bool] = lambda request: False
+        """Which requests happen without their answer getting through."""
+        self.asked: list[Request] = []
+
+    @property
+    def address(self) -> str:
+        return self._inner.address
+
+    def hold(self) -> None:
+        self._flows.clear()
+
+    def let(self) -> None:
+        self._flows.set()
+
+    async def request(self, request: Request, *, timeout: float = LONGEST_CALL) -> Reply:
+        self.asked.append(request)
+        reply = await self._inner.request(request, timeout=timeout)
+        if self.lose(request):
+            raise Unreachable("the connection broke before the answer came")
+        return reply
+
+    @asynccontextmanager
+    async def stream(self, request: Request, *, silence: float) -> AsyncIterator[Stream]:
+        async with self._inner.stream(request, silence=silence) as stream:
+            if request.path.endswith(f"/{self._resource}"):
+                yield Stream(stream.code, stream.headers, self._held_back(stream.chunks))
+            else:
+                yield stream
+
+    async def _held_back(self, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        async for chunk in chunks:
+            await self._flows.wait()
+            yield chunk
+
+    async def close(self) -> None:
+        await self._inner.close()
+
+    def count(self, method: str, ending: str) -> int:
+        return sum(1 for each in self.asked if each.method == method and each.path.endswith(ending))
