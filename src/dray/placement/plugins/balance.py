@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from dray.placement.phases import MOST, Opinion
@@ -36,28 +37,39 @@ class NodeResourcesBalancedAllocation:
     def opinion(self, subject: Subject, snapshot: Snapshot) -> Opinion | None:
         """Better where the pod makes use more even; nothing to say about pods that ask for neither."""
         cpu, memory = subject.needs.of(CPU), subject.needs.of(MEMORY)
-        return Opinion(score=_scoring(cpu, memory)) if cpu or memory else None
+        return _opinion(cpu, memory) if cpu or memory else None
+
+
+@lru_cache(maxsize=1024)
+def _opinion(cpu: int, memory: int) -> Opinion:
+    """The same for all pods of a template."""
+    return Opinion(score=_scoring(cpu, memory))
 
 
 def _scoring(cpu: int, memory: int) -> Callable[[Seat], int]:
     def score(seat: Seat) -> int:
-        allocatable, used = seat.traits.allocatable, seat.needs
+        likeness = seat.likeness
+        allocatable, used = likeness.traits.allocatable, likeness.needs.amounts
         cpus, memories = allocatable.get(CPU, 0), allocatable.get(MEMORY, 0)
-        with_cpu, with_memory = used.of(CPU), used.of(MEMORY)
-        before = balance(with_cpu, cpus, with_memory, memories)
-        after = balance(with_cpu + cpu, cpus, with_memory + memory, memories)
+        used_cpu, used_memory = used.get(CPU, 0), used.get(MEMORY, 0)
+        before = balance(used_cpu, cpus, used_memory, memories)
+        after = balance(used_cpu + cpu, cpus, used_memory + memory, memories)
         return _HALF + (_HALF + after - before) // 2
 
     return score
 
 
+@lru_cache(maxsize=8192)
 def balance(taken: int, given: int, other_taken: int, other_given: int) -> int:
     """How near two parts are: 100 when equal, 50 when one is all and the other nothing.
 
-    More than all is all. A node without one of the two cannot be out of balance.
+    More than all is all. A node without one of the two cannot be out of balance. Remembered, because what is
+    taken after this pod is what was taken before the next.
     """
     if given <= 0 or other_given <= 0:
         return MOST
-    apart = abs(min(taken, given) * other_given - min(other_taken, other_given) * given)
+    taken = min(taken, given)
+    other_taken = min(other_taken, other_given)
     whole = given * other_given
+    apart = abs(taken * other_given - other_taken * given)
     return (MOST * whole - _HALF * apart) // whole

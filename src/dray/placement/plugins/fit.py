@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from dray.placement.phases import MOST, Opinion
@@ -50,8 +51,13 @@ class NodeResourcesFit:
 
     def opinion(self, subject: Subject, snapshot: Snapshot) -> Opinion:
         """No to nodes with too little of something; the others by how full they would be."""
-        needs = subject.needs
-        return Opinion(filter=_refusing(needs), score=_scoring(needs, _SHARES[self.scoring]))
+        return _opinion(subject.needs, self.scoring)
+
+
+@lru_cache(maxsize=1024)
+def _opinion(needs: Needs, scoring: Scoring) -> Opinion:
+    """The same for all pods of a template."""
+    return Opinion(filter=_refusing(needs), score=_scoring(needs, _SHARES[scoring]))
 
 
 # --- room ---
@@ -73,7 +79,8 @@ def _refusing(needs: Needs) -> Callable[[Seat], Verdict | None]:
     known: dict[_Shortages, Verdict] = {}
 
     def refuse(seat: Seat) -> Verdict | None:
-        allocatable, used = seat.traits.allocatable, seat.needs.amounts
+        likeness = seat.likeness
+        allocatable, used = likeness.traits.allocatable, likeness.needs.amounts
         for name, asked in wanted:
             if asked > allocatable.get(name, 0) - used.get(name, 0):
                 break
@@ -134,14 +141,13 @@ def _scoring(needs: Needs, share: _Share) -> Callable[[Seat], int]:
     cpu, memory = needs.weighed
 
     def score(seat: Seat) -> int:
-        allocatable = seat.traits.allocatable
-        with_cpu, with_memory = seat.needs.weighed
-        total = count = 0
-        for name, taken in ((CPU, with_cpu + cpu), (MEMORY, with_memory + memory)):
-            given = allocatable.get(name, 0)
-            if given > 0:
-                total += share(taken, given)
-                count += 1
-        return total // count if count else 0
+        likeness = seat.likeness
+        allocatable, (used_cpu, used_memory) = likeness.traits.allocatable, likeness.needs.weighed
+        cpus, memories = allocatable.get(CPU, 0), allocatable.get(MEMORY, 0)
+        if cpus > 0 and memories > 0:
+            return (share(used_cpu + cpu, cpus) + share(used_memory + memory, memories)) // 2
+        if cpus > 0:
+            return share(used_cpu + cpu, cpus)
+        return share(used_memory + memory, memories) if memories > 0 else 0
 
     return score

@@ -43,10 +43,7 @@ class TaintToleration:
 
 def _refusing(tolerations: tuple[Toleration, ...]) -> Callable[[Seat], Verdict | None]:
     def refuse(seat: Seat) -> Verdict | None:
-        taints = seat.traits.taints
-        if not taints:
-            return None
-        for taint in taints:
+        for taint in seat.likeness.traits.taints:
             if taint.effect in _FORBIDS and not tolerated(taint, tolerations):
                 return _untolerated(taint)
         return None
@@ -56,11 +53,11 @@ def _refusing(tolerations: tuple[Toleration, ...]) -> Callable[[Seat], Verdict |
 
 def _counting(tolerations: tuple[Toleration, ...]) -> Callable[[Seat], int]:
     def count(seat: Seat) -> int:
-        taints = seat.traits.taints
-        if not taints:
-            return 0
-        milder = [taint for taint in taints if taint.effect == _DISCOURAGES]
-        return sum([not tolerated(taint, tolerations) for taint in milder])
+        found = 0
+        for taint in seat.likeness.traits.taints:
+            if taint.effect == _DISCOURAGES and not tolerated(taint, tolerations):
+                found += 1
+        return found
 
     return count
 

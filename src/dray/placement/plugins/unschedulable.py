@@ -21,7 +21,7 @@ _CORDONED = Verdict(NAME, "unschedulable (cordoned)", frozenset({Signal(Topic.NO
 
 
 def _refuse(seat: Seat) -> Verdict | None:
-    return _CORDONED if seat.traits.unschedulable else None
+    return _CORDONED if seat.likeness.traits.unschedulable else None
 
 
 _OPINION = Opinion(filter=_refuse)
