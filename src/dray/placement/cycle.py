@@ -263,8 +263,7 @@ def _from(groups: Sequence[Group], turn: int) -> Iterator[Group]:
 def _ranked(rows: list[_Row], opinions: Sequence[_Held], stopwatch: Stopwatch | None) -> list[_Row]:
     """The rows with their scores, best first."""
     scoring = [held for held in opinions if held.opinion.score is not None]
-    if any(held.opinion.by_node for held in scoring):
-        rows = [_Row({name: seat}) for row in rows for name, seat in row.seats.items()]
+    rows = _parted(rows, [held.opinion for held in scoring if held.opinion.by_node])
     if len(rows) == 1:
         return rows
     samples = [row.sample for row in rows]
@@ -277,6 +276,20 @@ def _ranked(rows: list[_Row], opinions: Sequence[_Held], stopwatch: Stopwatch | 
         for row, score in zip(rows, scores, strict=True):
             row.score += held.weight * score
     return sorted(rows, key=lambda row: -row.score)
+
+
+def _parted(rows: list[_Row], opinions: Sequence[Opinion]) -> list[_Row]:
+    """The rows, parted where opinions that look at names or labels tell seats apart."""
+    scores = [opinion.score for opinion in opinions if opinion.score is not None]
+    if not scores:
+        return rows
+    parts: list[_Row] = []
+    for row in rows:
+        alike: dict[tuple[int, ...], dict[str, Seat]] = {}
+        for name, seat in row.seats.items():
+            alike.setdefault(tuple([score(seat) for score in scores]), {})[name] = seat
+        parts += map(_Row, alike.values())
+    return parts
 
 
 def _nth(rows: Sequence[_Row], turn: int) -> Seat:

@@ -139,4 +139,4 @@ def _weights(preferred: tuple[PreferredNode, ...], nodes: _Nodes) -> dict[str, i
 
 
 def _scoring(weights: Mapping[str, int]) -> Callable[[Seat], int]:
-    return lambda seat: weights.get(seat.name, 0)
+    return lambda seat: weights.get(seat.node.metadata.name, 0)
