@@ -25,7 +25,7 @@ from dray.api.jsontext import read_json, write_json
 from dray.api.kinds import Kind, kind_of
 from dray.client.caller import Caller, Habits
 from dray.client.changes import Apply, Change, amendment, pinned
-from dray.client.failures import Expired, NotFound
+from dray.client.failures import Expired, NotFound, NotServed
 from dray.client.negotiation import Served
 from dray.client.places import (
     EVERYTHING,
@@ -98,6 +98,13 @@ class Client:
     async def served_version(self, kind: Kind | type[msgspec.Struct]) -> str:
         """The version of the kind that goes over the wire."""
         return await self._served.version(row_of(kind))
+
+    async def serves(self, kind: Kind | type[msgspec.Struct]) -> bool:
+        """Whether the server has this kind at all, in a version that we speak."""
+        try:
+            return await self._served.serves(row_of(kind))
+        except NotServed:
+            return False
 
     @overload
     async def get(self, kind: type[T], name: str, namespace: str = "") -> T: ...

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, overload
 
 import msgspec
+from msgspec.structs import replace
 
 from dray.api.kinds import Kind
 from dray.client.caller import TROUBLE
@@ -80,6 +81,13 @@ class Ways:
 
 
 _USUAL = Ways()
+
+
+def without_managed_fields(obj: Any) -> Any:
+    """A struct without the record of who set which field, for those who do not read it (`Ways.keep`)."""
+    if not obj.metadata.managed_fields:
+        return obj
+    return replace(obj, metadata=replace(obj.metadata, managed_fields=()))
 
 
 @dataclass(slots=True)

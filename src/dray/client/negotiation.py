@@ -34,6 +34,10 @@ class Served:
                     self._known[kind] = await self._ask(kind)
         return self._known[kind]
 
+    async def serves(self, kind: Kind) -> bool:
+        """Whether the server has the kind; asked anew each time."""
+        return await self._serves(kind, await self.version(kind))
+
     def forget(self, kind: Kind) -> None:
         """Ask again next time."""
         self._known.pop(kind, None)
@@ -49,8 +53,9 @@ class Served:
         )
 
     async def _serves(self, kind: Kind, version: str) -> bool:
+        path = f"/apis/{kind.group}/{version}" if kind.group else f"/api/{version}"
         try:
-            reply = await self._caller.call(Request("GET", f"/apis/{kind.group}/{version}"))
+            reply = await self._caller.call(Request("GET", path))
         except NotFound:
             return False
         document = read_json(reply.body)

@@ -29,6 +29,7 @@ from dray.claims.naming import FINALIZER
 from dray.client.caller import TROUBLE
 from dray.client.client import Client
 from dray.client.failures import ApiError, Conflict, NotFound
+from dray.client.tempo import Backoff
 from dray.clock import timestamp
 from dray.errors import DrayError
 from dray.placement.cycle import Placement
@@ -209,6 +210,21 @@ class Binder:
         self._claims.saw(now)
         if now.metadata.resource_version == sent.metadata.resource_version:
             raise Overtaken(refused.message) from None
+
+    async def read_again(self, placement: Placement) -> None:
+        """No answer came to a write: learn from the server what became of it, however long that takes."""
+        backoff = Backoff(self._tempo)
+        for claim in placement.subject.claims:
+            while True:
+                try:
+                    now = await self._client.get(ResourceClaim, claim.metadata.name, claim.metadata.namespace)
+                    self._claims.saw(now)
+                    break
+                except NotFound:
+                    self._claims.lost(claim)
+                    break
+                except TROUBLE:
+                    await backoff.wait()
 
     # --- binding conditions ---
 

@@ -1,0 +1,242 @@
+"""The scheduler: takes the next pod, asks placement, promises what it got, and has it written.
+
+Theory of operation: one pod at a time is decided, on a photograph that includes everything promised before;
+writing goes on in the background, many at once. A placement that fails is taken back and the pod is tried
+again. A pod without a node sleeps until something happens that could help, and is told why meanwhile.
+
+Rules for this file: whatever is promised is let go in a `finally`, however a binding ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from dray.api.core import Pod
+from dray.api.resource import ResourceClaim
+from dray.client.caller import TROUBLE
+from dray.client.client import Client
+from dray.client.events import EventRecorder
+from dray.client.failures import ApiError
+from dray.client.leases import Election, LeadershipLost
+from dray.placement.cycle import Placement, Stopwatch, Unplaceable, place
+from dray.placement.negotiation import ReserveClassic, Wait
+from dray.placement.phases import Phase
+from dray.placement.plugins.classic import ClassicResources, next_step, post_filter
+from dray.placement.plugins.devices import Devices, reaching
+from dray.placement.profile import profile_of
+from dray.placement.subject import ClaimsSeen, Subject, subject_of
+from dray.placement.verdicts import Verdict
+from dray.scheduler import classic
+from dray.scheduler.bind import Binder, Overtaken
+from dray.scheduler.choices import Choices
+from dray.scheduler.entry import Entry, Place
+from dray.scheduler.overlay import Overlay
+from dray.scheduler.queue import Queue
+from dray.scheduler.sights import Sights
+from dray.scheduler.telling import Refusal, Teller
+
+TIMED = 10
+"""One cycle in so many is timed plugin by plugin."""
+
+
+class Scheduler:
+    """Gives pods their nodes."""
+
+    def __init__(self, client: Client, choices: Choices) -> None:
+        self._client, self._choices = client, choices
+        self._clock = client.habits.tempo.clock
+        self._overlay = Overlay(choices.door)
+        self._binder = Binder(client, self._overlay.claims, choices.binding_wait)
+        self._queue = Queue(client.habits.tempo, judge=self._why_not_yet, terms=choices.terms)
+        self._devices = Devices(choices.door, choices.new_share_id, choices.placement.device_spread)
+        self._profile = profile_of(choices.placement, [self._devices, ClassicResources()])
+        names = frozenset({choices.placement.scheduler_name})
+        self._sights = Sights(client, self._overlay, self._queue, self._binder, names)
+        self._recorder = EventRecorder(client, choices.placement.scheduler_name, choices.identity)
+        self._teller = Teller(client, self._recorder, choices.door, self._sights.latest)
+        self._seen = ClaimsSeen(self._overlay.claims.get, self._sights.classic_claim)
+        self._room = asyncio.Semaphore(choices.in_flight)
+        self._turn = 0
+        self.ready = asyncio.Event()
+        """Set when everything was seen once; leadership may still be another's."""
+        self._sights.left = self._teller.drop
+        self._sights.trouble = lambda failed: choices.log.warning("waiting for the server", why=str(failed))
+
+    async def run(self) -> None:
+        """Schedule, until cancelled; with election, whenever it is this one's turn."""
+        choices = self._choices
+        async with asyncio.TaskGroup() as tasks:
+            await self._sights.begin(tasks)
+            tasks.create_task(self._recorder.run())
+            tasks.create_task(self._teller.run())
+            self.ready.set()
+            if not choices.elect:
+                await self._lead()
+            while True:
+                election = Election(
+                    self._client, choices.lease, choices.lease_namespace, choices.identity, choices.timing
+                )
+                try:
+                    await election.run(self._lead)
+                except LeadershipLost as lost:
+                    choices.log.warning("another scheduler leads now", why=str(lost))
+
+    async def _lead(self) -> None:
+        self._choices.log.info("scheduling", pods=len(self._queue), nodes=len(self._sights.nodes))
+        async with asyncio.TaskGroup() as writing:
+            while True:
+                await self._room.acquire()
+                entry = await self._queue.next()
+                writing.create_task(self._finished(entry))
+                # Whoever brings news gets a turn between two pods.
+                await asyncio.sleep(0)
+
+    async def _finished(self, entry: Entry) -> None:
+        """One pod, from decision to writing; its mistakes are its own, and nobody else's."""
+        try:
+            await self._try(entry)
+        except Exception as broken:
+            self._choices.log.error("a pod could not be tried", pod=entry.name, why=broken)
+        finally:
+            self._room.release()
+            if entry.place is Place.TRYING:
+                self._queue.park(entry, frozenset(), again=True)
+
+    def _why_not_yet(self, pod: Pod) -> Verdict | None:
+        """What keeps a pod from being tried at all (PreEnqueue)."""
+        found = subject_of(pod, self._seen) if pod.spec.resource_claims else None
+        return found if isinstance(found, Verdict) else None
+
+    async def _try(self, entry: Entry) -> None:
+        """Decide one pod, and do what was decided. Nothing is awaited before the promise is made."""
+        moment = self._queue.moment
+        subject = subject_of(entry.pod, self._seen, attempts=entry.attempts - 1)
+        if isinstance(subject, Verdict):
+            self._park(entry, subject, moment)
+            return
+        found = self._placed(subject)
+        if isinstance(found, Unplaceable):
+            await self._refused(entry, found, moment)
+            return
+        reserves: Sequence[ReserveClassic] = ()
+        if subject.classic:
+            chosen = found.seat.name
+            step = next_step(subject, (chosen, *found.others), chosen)
+            if isinstance(step, Wait):
+                await self._proposed(entry, step, moment)
+                return
+            reserves = step.actions
+        await self._bound(entry, found, reserves)
+
+    def _placed(self, subject: Subject) -> Placement | Unplaceable:
+        self._turn += 1
+        stopwatch = Stopwatch(self._clock.monotonic, self._spent) if self._turn % TIMED == 0 else None
+        snapshot = self._overlay.photograph()
+        return place(snapshot, subject, self._profile, turn=self._turn, stopwatch=stopwatch)
+
+    def _spent(self, plugin: str, phase: Phase, seconds: float) -> None:
+        return None
+
+    # --- yes ---
+
+    async def _bound(self, entry: Entry, placement: Placement, reserves: Sequence[ReserveClassic]) -> None:
+        """Make a placement true; take it back when that fails."""
+        pod, claims = entry.pod, self._overlay.claims
+        for claim, allocation in placement.given:
+            claims.promise(claim, allocation, entry.uid)
+        for claim in placement.subject.claims:
+            claims.build_on(claim, entry.uid)
+        self._overlay.assume(pod, placement.seat.name, placement.subject.needs)
+        bound = False
+        try:
+            await self._write(placement, reserves)
+            bound = True
+            self._told_bound(entry, placement)
+        except (ApiError, Overtaken) as failed:
+            self._failed(entry, failed)
+        except TROUBLE as uncertain:
+            await self._binder.read_again(placement)
+            self._failed(entry, uncertain)
+        finally:
+            for claim in placement.subject.claims:
+                claims.let_go(claim, entry.uid)
+            if not bound:
+                self._overlay.forget(pod)
+
+    async def _write(self, placement: Placement, reserves: Sequence[ReserveClassic]) -> None:
+        if reserves and not await classic.reserve(self._client, reserves):
+            raise Overtaken("a claim changed before it could be reserved")
+        try:
+            await self._binder.bind(placement)
+        except (ApiError, Overtaken):
+            await classic.unreserve(self._client, reserves)
+            raise
+
+    def _told_bound(self, entry: Entry, placement: Placement) -> None:
+        self._queue.done(entry.uid)
+        self._teller.drop(entry.uid)
+        node = placement.seat.name
+        text = f"Successfully assigned {entry.name} to {node}"
+        self._recorder.record(entry.pod, "Scheduled", text, action="Binding")
+        self._choices.log.debug("bound", pod=entry.name, node=node)
+
+    def _failed(self, entry: Entry, failed: Exception) -> None:
+        """A placement could not be written: the pod is tried again."""
+        self._choices.log.info("binding failed", pod=entry.name, why=str(failed))
+        entry.verdict = str(failed)
+        self._queue.park(entry, frozenset(), again=True)
+
+    # --- no ---
+
+    def _park(self, entry: Entry, refusal: Refusal, since: int) -> None:
+        again = refusal.again
+        if isinstance(refusal, Verdict):
+            entry.plugins = frozenset({refusal.plugin})
+        else:
+            entry.plugins = frozenset(refused.verdict.plugin for refused in refusal.refused)
+        self._queue.park(entry, refusal.wakes, again=again, since=since)
+        self._teller.note(entry, refusal)
+
+    async def _refused(self, entry: Entry, unplaceable: Unplaceable, since: int) -> None:
+        """No node: the pod waits; a claim that keeps it from nodes, and is used by nobody else, goes back."""
+        freed = self._in_the_way(unplaceable)
+        give_back = post_filter(
+            unplaceable.subject, [refused.verdict for refused in unplaceable.refused], self._turn
+        )
+        if freed is None and not give_back:
+            self._park(entry, unplaceable, since)
+            return
+        try:
+            for action in give_back:
+                await classic.perform(self._client, action)
+            if freed is not None and not give_back:
+                await self._binder.release(freed, entry.pod)
+        except (*TROUBLE, Overtaken) as failed:
+            self._failed(entry, failed)
+            return
+        self._teller.note(entry, unplaceable)
+        self._queue.park(entry, unplaceable.wakes, again=freed is not None, since=since)
+
+    def _in_the_way(self, unplaceable: Unplaceable) -> ResourceClaim | None:
+        """A claim with devices elsewhere that only this pod would use: it may get others."""
+        subject = unplaceable.subject
+        nodes = unplaceable.snapshot.nodes.values()
+        for claim in subject.claims:
+            alone = all(user.uid == subject.pod.metadata.uid for user in claim.status.reserved_for)
+            if claim.status.allocation is None or not alone or self._overlay.claims.is_promised(claim):
+                continue
+            if any(reaching((claim,), node) is not None for node in nodes) or not nodes:
+                return claim
+        return None
+
+    async def _proposed(self, entry: Entry, step: Wait, since: int) -> None:
+        """Tell the drivers of classic claims what is wanted; the pod waits for them."""
+        try:
+            done = [await classic.perform(self._client, action) for action in step.actions]
+        except TROUBLE as failed:
+            self._failed(entry, failed)
+            return
+        entry.plugins = frozenset({step.verdict.plugin})
+        self._queue.park(entry, step.verdict.wakes, again=not all(done), prompt=True, since=since)
+        self._teller.note(entry, step.verdict)

@@ -1,0 +1,146 @@
+"""Tells people why a pod has no node: its condition `PodScheduled` and an event, in the words of `explain`.
+
+Theory of operation: an explanation costs more than a placement, and most pods that wait do so for a moment.
+So a pod is explained only when it has waited a while, with what was found when it was tried last; and whoever
+explains rests four times as long as that took. What a pod says already is not said again.
+
+Rules for this file: a pod that has its node meanwhile is never told otherwise: its condition is written on
+the version that had none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from dray.allocator.admit import Admission
+from dray.api.core import Pod
+from dray.client.caller import TROUBLE
+from dray.client.changes import StrategicPatch
+from dray.client.client import POD, Client
+from dray.client.events import EventRecorder
+from dray.client.failures import Conflict, NotFound
+from dray.clock import timestamp
+from dray.placement.cycle import Unplaceable
+from dray.placement.verdicts import Verdict
+from dray.placement.words import why
+from dray.scheduler.entry import PENDING, Entry
+
+PATIENCE: Final = 0.5
+"""Seconds a pod has waited before it is explained."""
+RESTS: Final = 4
+"""How many times as long as an explanation took nobody explains anything."""
+UNSCHEDULABLE: Final = "Unschedulable"
+CONDITION: Final = "PodScheduled"
+
+Refusal = Unplaceable | Verdict
+
+
+@dataclass(slots=True)
+class _Untold:
+    """A pod to explain, from when on, and what is known."""
+
+    entry: Entry
+    due: float
+    refusal: Refusal
+
+
+class Teller:
+    """Explains the pods that wait."""
+
+    def __init__(
+        self,
+        client: Client,
+        recorder: EventRecorder,
+        door: Admission,
+        latest: Callable[[Pod], Pod | None],
+    ) -> None:
+        self._client, self._recorder, self._door = client, recorder, door
+        self._latest = latest
+        self._tempo = client.habits.tempo
+        self._untold: dict[str, _Untold] = {}
+        self._news = asyncio.Event()
+
+    def note(self, entry: Entry, refusal: Refusal) -> None:
+        """A pod was refused: it is explained soon, unless it gets its node before."""
+        known = self._untold.get(entry.uid)
+        due = self._tempo.clock.monotonic() + PATIENCE if known is None else known.due
+        self._untold[entry.uid] = _Untold(entry, due, refusal)
+        self._news.set()
+
+    def drop(self, uid: str) -> None:
+        """A pod needs no explanation any more."""
+        self._untold.pop(uid, None)
+
+    async def run(self) -> None:
+        """Explain, until cancelled."""
+        while True:
+            self._news.clear()
+            first = next(iter(self._untold.values()), None)
+            if first is None:
+                await self._news.wait()
+                continue
+            now = self._tempo.clock.monotonic()
+            if first.due > now:
+                await self._tempo.sleep(first.due - now)
+                continue
+            self._untold.pop(first.entry.uid, None)
+            if first.entry.place in PENDING:
+                await self._tell(first)
+                spent = self._tempo.clock.monotonic() - now
+                await self._tempo.sleep(min(RESTS * spent, 1.0))
+
+    async def _tell(self, untold: _Untold) -> None:
+        text = self.words(untold.refusal)
+        untold.entry.verdict = text
+        try:
+            if await self._written(untold.entry.pod, text):
+                self._recorder.record(
+                    untold.entry.pod, "FailedScheduling", text, warning=True, action="Scheduling"
+                )
+        except TROUBLE:
+            return  # it is told with the next refusal
+
+    def words(self, refusal: Refusal) -> str:
+        """A refusal as people read it."""
+        return refusal.reason if isinstance(refusal, Verdict) else why(refusal, self._door)
+
+    async def _written(self, pod: Pod, text: str) -> bool:
+        """The condition of the pod; False when it says so already, or the pod has a node or is gone."""
+        for _ in range(3):
+            now = self._latest(pod)
+            if now is None or now.metadata.uid != pod.metadata.uid or now.spec.node_name:
+                return False
+            old = next((each for each in now.status.conditions if each.type == CONDITION), None)
+            if old is not None and (old.status, old.reason, old.message) == ("False", UNSCHEDULABLE, text):
+                return False
+            since = old.last_transition_time if old is not None and old.status == "False" else None
+            change = _condition(now, text, since or timestamp(self._tempo.clock.now()))
+            try:
+                await self._client.patch(
+                    POD, pod.metadata.name, change, pod.metadata.namespace, subresource="status"
+                )
+                return True
+            except Conflict:
+                await self._tempo.sleep(0.05)  # the watch brings the newer version
+            except NotFound:
+                return False
+        return False
+
+
+def _condition(pod: Pod, text: str, since: str) -> StrategicPatch:
+    """The change of one condition, on the very version that was seen without a node."""
+    metadata: dict[str, Any] = {
+        "uid": pod.metadata.uid,
+        "resourceVersion": pod.metadata.resource_version,
+    }
+    condition = {
+        "type": CONDITION,
+        "status": "False",
+        "reason": UNSCHEDULABLE,
+        "message": text,
+        "lastTransitionTime": since,
+    }
+    return StrategicPatch({"metadata": metadata, "status": {"conditions": [condition]}})
