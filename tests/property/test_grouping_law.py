@@ -21,7 +21,7 @@ CPUS = st.sampled_from(["0", "1", "2"])
 EFFECTS = st.sampled_from(["NoSchedule", "PreferNoSchedule"])
 TAINT = st.fixed_dictionaries({"key": st.sampled_from("ab"), "effect": EFFECTS})
 # Mostly none: only nodes without differences are alike.
-TAINTS = st.just([]) | st.just([]) | st.lists(TAINT, max_size=2)
+TAINTS = st.lists(TAINT, max_size=0) | st.lists(TAINT, max_size=2)
 
 
 @st.composite
@@ -32,7 +32,7 @@ def nodes(draw: st.DrawFn, name: str) -> tuple[Node, Needs]:
         name, given_, labels=labels, taints=draw(TAINTS), unschedulable=draw(st.integers(0, 5)) == 0
     )
     needs = NOTHING
-    for cpu in draw(st.just([]) | st.lists(CPUS, max_size=2)):
+    for cpu in draw(st.lists(CPUS, max_size=0) | st.lists(CPUS, max_size=2)):
         needs = needs.plus(needs_of(asking(cpu=cpu, memory="1")))
     return place_, needs
 
