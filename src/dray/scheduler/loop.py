@@ -21,18 +21,19 @@ from dray.client.failures import ApiError
 from dray.client.leases import Election, LeadershipLost
 from dray.placement.cycle import Placement, Stopwatch, Unplaceable, place
 from dray.placement.negotiation import ReserveClassic, Wait
-from dray.placement.phases import Phase
 from dray.placement.plugins.classic import ClassicResources, next_step, post_filter
 from dray.placement.plugins.devices import Devices, reaching
 from dray.placement.profile import profile_of
-from dray.placement.subject import ClaimsSeen, Subject, subject_of
+from dray.placement.subject import PLUGIN, ClaimsSeen, Subject, subject_of
 from dray.placement.verdicts import Verdict
 from dray.scheduler import classic
+from dray.scheduler import metrics as measures
 from dray.scheduler.bind import Binder, Overtaken
 from dray.scheduler.choices import Choices
 from dray.scheduler.entry import Entry, Place
+from dray.scheduler.metrics import Result
 from dray.scheduler.overlay import Overlay
-from dray.scheduler.queue import Queue
+from dray.scheduler.queue import GATES, Queue
 from dray.scheduler.sights import Sights
 from dray.scheduler.telling import Refusal, Teller
 
@@ -48,7 +49,10 @@ class Scheduler:
         self._clock = client.habits.tempo.clock
         self._overlay = Overlay(choices.door)
         self._binder = Binder(client, self._overlay.claims, choices.binding_wait)
-        self._queue = Queue(client.habits.tempo, judge=self._why_not_yet, terms=choices.terms)
+        self.metrics = measures.Metrics(choices.placement.scheduler_name)
+        self._queue = Queue(
+            client.habits.tempo, judge=self._why_not_yet, terms=choices.terms, told=self._moved
+        )
         self._devices = Devices(choices.door, choices.new_share_id, choices.placement.device_spread)
         self._profile = profile_of(choices.placement, [self._devices, ClassicResources()])
         names = frozenset({choices.placement.scheduler_name})
@@ -61,6 +65,7 @@ class Scheduler:
         self.ready = asyncio.Event()
         """Set when everything was seen once; leadership may still be another's."""
         self._sights.left = self._teller.drop
+        self._measure()
         self._sights.trouble = lambda failed: choices.log.warning("waiting for the server", why=str(failed))
 
     async def run(self) -> None:
@@ -82,6 +87,14 @@ class Scheduler:
                 except LeadershipLost as lost:
                     choices.log.warning("another scheduler leads now", why=str(lost))
 
+    def _measure(self) -> None:
+        numbers = self.metrics
+        numbers.watch(self._queue)
+        searches = self._devices.searches
+        numbers.ask(measures.SEARCHES, lambda: [((ending,), count) for ending, count in searches.items()])
+        numbers.ask(measures.SHAPES, lambda: [((), len(self._overlay.last.groups))])
+        numbers.ask(measures.CONFLICTS, lambda: [((), self._binder.conflicts)])
+
     async def _lead(self) -> None:
         self._choices.log.info("scheduling", pods=len(self._queue), nodes=len(self._sights.nodes))
         async with asyncio.TaskGroup() as writing:
@@ -94,12 +107,14 @@ class Scheduler:
 
     async def _finished(self, entry: Entry) -> None:
         """One pod, from decision to writing; its mistakes are its own, and nobody else's."""
+        began, result = self._clock.monotonic(), Result.ERROR
         try:
-            await self._try(entry)
+            result = await self._try(entry)
         except Exception as broken:
             self._choices.log.error("a pod could not be tried", pod=entry.name, why=broken)
         finally:
             self._room.release()
+            self.metrics.attempted(result, self._clock.monotonic() - began)
             if entry.place is Place.TRYING:
                 self._queue.park(entry, frozenset(), again=True)
 
@@ -108,39 +123,42 @@ class Scheduler:
         found = subject_of(pod, self._seen) if pod.spec.resource_claims else None
         return found if isinstance(found, Verdict) else None
 
-    async def _try(self, entry: Entry) -> None:
+    def _moved(self, entry: Entry, event: str) -> None:
+        """A pod came into a queue; one that may not be tried is told why."""
+        self.metrics.moved(entry, event)
+        if entry.place is Place.GATED and entry.plugins != {GATES}:
+            self._teller.note(entry, Verdict(PLUGIN, entry.verdict))
+
+    async def _try(self, entry: Entry) -> Result:
         """Decide one pod, and do what was decided. Nothing is awaited before the promise is made."""
         moment = self._queue.moment
         subject = subject_of(entry.pod, self._seen, attempts=entry.attempts - 1)
         if isinstance(subject, Verdict):
-            self._park(entry, subject, moment)
-            return
+            return self._park(entry, subject, moment)
         found = self._placed(subject)
         if isinstance(found, Unplaceable):
-            await self._refused(entry, found, moment)
-            return
+            return await self._refused(entry, found, moment)
         reserves: Sequence[ReserveClassic] = ()
         if subject.classic:
             chosen = found.seat.name
             step = next_step(subject, (chosen, *found.others), chosen)
             if isinstance(step, Wait):
-                await self._proposed(entry, step, moment)
-                return
+                return await self._proposed(entry, step, moment)
             reserves = step.actions
-        await self._bound(entry, found, reserves)
+        return await self._bound(entry, found, reserves)
 
     def _placed(self, subject: Subject) -> Placement | Unplaceable:
         self._turn += 1
-        stopwatch = Stopwatch(self._clock.monotonic, self._spent) if self._turn % TIMED == 0 else None
+        began = self._clock.monotonic()
+        stopwatch = Stopwatch(self._clock.monotonic, self.metrics.spent) if self._turn % TIMED == 0 else None
         snapshot = self._overlay.photograph()
-        return place(snapshot, subject, self._profile, turn=self._turn, stopwatch=stopwatch)
-
-    def _spent(self, plugin: str, phase: Phase, seconds: float) -> None:
-        return None
+        found = place(snapshot, subject, self._profile, turn=self._turn, stopwatch=stopwatch)
+        self.metrics.observe(measures.ALGORITHM_SECONDS, self._clock.monotonic() - began)
+        return found
 
     # --- yes ---
 
-    async def _bound(self, entry: Entry, placement: Placement, reserves: Sequence[ReserveClassic]) -> None:
+    async def _bound(self, entry: Entry, placement: Placement, reserves: Sequence[ReserveClassic]) -> Result:
         """Make a placement true; take it back when that fails."""
         pod, claims = entry.pod, self._overlay.claims
         for claim, allocation in placement.given:
@@ -152,12 +170,12 @@ class Scheduler:
         try:
             await self._write(placement, reserves)
             bound = True
-            self._told_bound(entry, placement)
+            return self._told_bound(entry, placement)
         except (ApiError, Overtaken) as failed:
-            self._failed(entry, failed)
+            return self._failed(entry, failed)
         except TROUBLE as uncertain:
             await self._binder.read_again(placement)
-            self._failed(entry, uncertain)
+            return self._failed(entry, uncertain)
         finally:
             for claim in placement.subject.claims:
                 claims.let_go(claim, entry.uid)
@@ -173,23 +191,26 @@ class Scheduler:
             await classic.unreserve(self._client, reserves)
             raise
 
-    def _told_bound(self, entry: Entry, placement: Placement) -> None:
+    def _told_bound(self, entry: Entry, placement: Placement) -> Result:
+        self.metrics.bound(entry, self._clock.monotonic())
         self._queue.done(entry.uid)
         self._teller.drop(entry.uid)
         node = placement.seat.name
         text = f"Successfully assigned {entry.name} to {node}"
         self._recorder.record(entry.pod, "Scheduled", text, action="Binding")
         self._choices.log.debug("bound", pod=entry.name, node=node)
+        return Result.SCHEDULED
 
-    def _failed(self, entry: Entry, failed: Exception) -> None:
+    def _failed(self, entry: Entry, failed: Exception) -> Result:
         """A placement could not be written: the pod is tried again."""
         self._choices.log.info("binding failed", pod=entry.name, why=str(failed))
         entry.verdict = str(failed)
         self._queue.park(entry, frozenset(), again=True)
+        return Result.ERROR
 
     # --- no ---
 
-    def _park(self, entry: Entry, refusal: Refusal, since: int) -> None:
+    def _park(self, entry: Entry, refusal: Refusal, since: int) -> Result:
         again = refusal.again
         if isinstance(refusal, Verdict):
             entry.plugins = frozenset({refusal.plugin})
@@ -197,26 +218,26 @@ class Scheduler:
             entry.plugins = frozenset(refused.verdict.plugin for refused in refusal.refused)
         self._queue.park(entry, refusal.wakes, again=again, since=since)
         self._teller.note(entry, refusal)
+        return Result.UNSCHEDULABLE
 
-    async def _refused(self, entry: Entry, unplaceable: Unplaceable, since: int) -> None:
+    async def _refused(self, entry: Entry, unplaceable: Unplaceable, since: int) -> Result:
         """No node: the pod waits; a claim that keeps it from nodes, and is used by nobody else, goes back."""
         freed = self._in_the_way(unplaceable)
         give_back = post_filter(
             unplaceable.subject, [refused.verdict for refused in unplaceable.refused], self._turn
         )
         if freed is None and not give_back:
-            self._park(entry, unplaceable, since)
-            return
+            return self._park(entry, unplaceable, since)
         try:
             for action in give_back:
                 await classic.perform(self._client, action)
             if freed is not None and not give_back:
                 await self._binder.release(freed, entry.pod)
         except (*TROUBLE, Overtaken) as failed:
-            self._failed(entry, failed)
-            return
+            return self._failed(entry, failed)
         self._teller.note(entry, unplaceable)
         self._queue.park(entry, unplaceable.wakes, again=freed is not None, since=since)
+        return Result.UNSCHEDULABLE
 
     def _in_the_way(self, unplaceable: Unplaceable) -> ResourceClaim | None:
         """A claim with devices elsewhere that only this pod would use: it may get others."""
@@ -230,13 +251,13 @@ class Scheduler:
                 return claim
         return None
 
-    async def _proposed(self, entry: Entry, step: Wait, since: int) -> None:
+    async def _proposed(self, entry: Entry, step: Wait, since: int) -> Result:
         """Tell the drivers of classic claims what is wanted; the pod waits for them."""
         try:
             done = [await classic.perform(self._client, action) for action in step.actions]
         except TROUBLE as failed:
-            self._failed(entry, failed)
-            return
+            return self._failed(entry, failed)
         entry.plugins = frozenset({step.verdict.plugin})
         self._queue.park(entry, step.verdict.wakes, again=not all(done), prompt=True, since=since)
         self._teller.note(entry, step.verdict)
+        return Result.UNSCHEDULABLE

@@ -50,6 +50,11 @@ class Overlay:
         self._pools: set[PoolId] = set()
         self._slices_changed = self._classes_changed = False
 
+    @property
+    def last(self) -> Snapshot:
+        """The photograph that was made last."""
+        return self._snapshot
+
     def photograph(self) -> Snapshot:
         """The cluster as it counts now; the next one shares what stays the same."""
         touched = self._touched | self._nodes_of(self._pools)

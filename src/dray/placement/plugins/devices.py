@@ -11,6 +11,7 @@ other shapes are not tried: one pod must not hold up all others. The next attemp
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -81,8 +82,8 @@ class Devices:
     new_share_id: Callable[[], str]
     spread: Spread = between
     name: str = PLUGIN
-    searches: int = 0
-    """Searches made, for metrics."""
+    searches: Counter[str] = field(default_factory=Counter)
+    """Searches made, by how they ended."""
     _known: dict[tuple[bytes, ...], _Known] = field(default_factory=dict)
     _reached: dict[NodeSelector, tuple[object, frozenset[str]]] = field(default_factory=dict)
 
@@ -190,8 +191,8 @@ class _Trial:
             return ending
         if len(self._given_up) >= MOST_GIVEN_UP:
             return next(iter(self._given_up.values()))
-        self._plugin.searches += 1
         ending = outcome(self._known.ask, shape, self._budget)
+        self._plugin.searches[type(ending).__name__] += 1
         if isinstance(ending, GaveUp):
             self._given_up[shape] = ending
             return ending
