@@ -2,8 +2,11 @@
 
 Theory of operation: scheduler and driver agree through the status of the claim. While it is pending, the
 scheduler proposes: nodes that would do for the pod, and the one it would like. The driver declines nodes, or
-allocates for the one that was selected. A claim that is allocated gets the pod as its user before the pod is
-bound; one that keeps its pod from running anywhere is given back, and its driver frees it.
+allocates for the one that was selected. Several claims are allocated one after the other: what is allocated
+in vain must be given back, and what its driver had said about other nodes is forgotten with it. All drivers
+are asked about the nodes at once, and those that say nothing go first; so the answers of the others stay. A
+claim that is allocated gets the pod as its user before the pod is bound; one that keeps its pod from running
+anywhere is given back, and its driver frees it.
 
 Nodes are proposed through a *window* of at most `MOST_NODES` names. As long as one of them is neither
 declined nor unfit otherwise, the window stays; nodes that come are added while there is room. When all are
@@ -19,11 +22,18 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Final
 
 from msgspec.structs import replace
 
-from dray.api.classic import ClassicClaim, ClassicClaimStatus, SchedulerSchedulingStatus, SchedulingStatus
+from dray.api.classic import (
+    ClassicClaim,
+    ClassicClaimStatus,
+    DriverSchedulingStatus,
+    SchedulerSchedulingStatus,
+    SchedulingStatus,
+)
 from dray.api.classic.resourceclaim import REALLOCATE
 from dray.api.core import Pod
 from dray.api.validate.limits import NODES_PER_CLASSIC_LIST
@@ -117,26 +127,46 @@ def declined_by(claim: ClassicClaim) -> tuple[str, ...]:
     return () if claim.status.scheduling is None else claim.status.scheduling.driver.unsuitable_nodes
 
 
-def proposals(pending: Sequence[ClassicClaim], feasible: Sequence[str], chosen: str) -> tuple[Propose, ...]:
-    """What to tell the drivers of claims that are pending; nothing for those that were told already.
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """What the drivers of a pod's pending claims are told: the nodes, the one that is wanted, and of whom."""
+
+    nodes: tuple[str, ...]
+    node: str
+    asked: ClassicClaim
+    """The claim that is to be allocated for the node now."""
+    actions: tuple[Propose, ...]
+    """What is not written yet."""
+
+
+def proposal(pending: Sequence[ClassicClaim], feasible: Sequence[str], chosen: str) -> Proposal:
+    """What to tell the drivers of claims that are pending; `feasible` are the nodes that do, best first.
 
     All claims of a pod get the same window and the same node: only a node that suits all of them helps.
     """
     before = next((offer for offer in map(_potential, pending) if offer), ())
     declined = {name for claim in pending for name in declined_by(claim)}
     nodes = window(feasible, chosen, before, declined)
-    selected = _selected(pending, feasible, chosen, nodes)
-    if selected not in nodes:
-        nodes = (selected, *nodes)[:MOST_NODES]
-    wanted = SchedulerSchedulingStatus(selected_node=selected, potential_nodes=nodes)
-    return tuple(Propose(claim, nodes, selected) for claim in pending if offer_of(claim) != wanted)
+    node = _wanted(pending, feasible, chosen, nodes)
+    if node not in nodes:
+        nodes = (node, *nodes)[:MOST_NODES]
+    asked = _next(pending, node)
+    offers = [(claim, _offer(nodes, node if claim is asked else "")) for claim in pending]
+    actions = (
+        Propose(claim, nodes, offer.selected_node) for claim, offer in offers if offer_of(claim) != offer
+    )
+    return Proposal(nodes, node, asked, tuple(actions))
 
 
 def _potential(claim: ClassicClaim) -> tuple[str, ...]:
     return offer_of(claim).potential_nodes
 
 
-def _selected(
+def _offer(nodes: tuple[str, ...], selected: str) -> SchedulerSchedulingStatus:
+    return SchedulerSchedulingStatus(selected_node=selected, potential_nodes=nodes)
+
+
+def _wanted(
     pending: Sequence[ClassicClaim], feasible: Sequence[str], chosen: str, nodes: Sequence[str]
 ) -> str:
     """The node to ask for: the one that was asked for already while it will do, because a driver may be at
@@ -148,6 +178,18 @@ def _selected(
         return standing
     proposed = set(nodes)
     return chosen if chosen in proposed else next(name for name in feasible if name in proposed)
+
+
+def _next(pending: Sequence[ClassicClaim], node: str) -> ClassicClaim:
+    """The claim to allocate for the node now: one at work there, else one of a silent driver, else any."""
+    at_work = (claim for claim in pending if offer_of(claim).selected_node == node)
+    silent = (claim for claim in pending if not _has_answered(claim))
+    return next(chain(at_work, silent, pending))
+
+
+def _has_answered(claim: ClassicClaim) -> bool:
+    scheduling = claim.status.scheduling
+    return scheduling is not None and scheduling.driver != DriverSchedulingStatus()
 
 
 def window(

@@ -154,7 +154,7 @@ def test_a_pending_claim_is_told_the_nodes_and_the_one_that_is_wanted():
     step = next_step(subject(claim), ["b", "a", "c"], "b")
     assert step == Wait(
         (Propose(claim, ("b", "a", "c"), "b"),),
-        Verdict(NAME, "waiting for the driver of claim ns/c to allocate for node b", ON_CLAIM),
+        Verdict(NAME, "waiting for the driver of claim ns/c to allocate it for node b", ON_CLAIM),
     )
     status = outcome(step.actions[0]).status
     assert status.scheduling is not None
@@ -178,7 +178,7 @@ def test_nothing_is_written_twice():
         step = next_step(subject(claim), order, order[0])
         assert isinstance(step, Wait)
         assert step.actions == ()
-        assert step.verdict.reason == "waiting for the driver of claim ns/c to allocate for node b"
+        assert step.verdict.reason == "waiting for the driver of claim ns/c to allocate it for node b"
 
 
 def test_the_node_that_was_asked_for_stays_while_it_will_do():
@@ -201,13 +201,42 @@ def test_a_node_the_driver_gave_up_is_asked_for_again_or_another():
     assert step.actions[0].selected_node == "b"
 
 
-def test_all_claims_of_a_pod_are_asked_for_the_same_node():
-    asked, new = proposed("a", "b", selected="b", name="x"), classic("y")
-    step = next_step(subject(asked, new, allocated("z")), ["a", "b"], "a")
+def told(*claims: ClassicClaim, nodes: list[str]) -> tuple[dict[str, str], str]:
+    """Which claim is asked for which node, with the words the pod gets."""
+    step = next_step(subject(*claims), nodes, nodes[0])
     assert isinstance(step, Wait)
-    assert step.actions == (Propose(new, ("a", "b"), "b"),)
-    assert step.verdict.reason == "waiting for the drivers of claims ns/x, ns/y to allocate for node b"
+    assert {each.potential_nodes for each in step.actions} <= {tuple(sorted(nodes)), ("a", "b", "c")}
+    return {each.claim.metadata.name: each.selected_node for each in step.actions}, step.verdict.reason
+
+
+def test_of_several_claims_one_that_says_nothing_goes_first_and_alone():
+    new = (classic("x"), classic("y"), allocated("z"))
+    wanted, text = told(*new, nodes=["a", "b"])
+    assert wanted == {"x": "a", "y": ""}
+    assert text == "waiting for the driver of claim ns/x to allocate it for node a"
+    step = next_step(subject(*new), ["a", "b"], "a")
+    assert isinstance(step, Wait)
     assert step.verdict.wakes == {Signal(Topic.CLAIM, "ns/x"), Signal(Topic.CLAIM, "ns/y")}
+
+
+def test_a_claim_whose_driver_is_at_work_is_waited_for():
+    busy, idle = proposed("a", "b", selected="b", name="x"), proposed("a", "b", name="y", declined=("c",))
+    assert told(busy, idle, nodes=["a", "b"]) == (
+        {},
+        "waiting for the driver of claim ns/x to allocate it for node b",
+    )
+
+
+def test_when_the_first_is_allocated_the_next_is_asked():
+    waiting = (proposed("a", "b", name="y"), proposed("a", "b", name="z"))
+    wanted, _ = told(allocated("x", "a"), *waiting, nodes=["a"])
+    assert wanted == {"y": "a", "z": ""}
+
+
+def test_a_node_that_is_no_longer_wanted_is_unset():
+    stale = proposed("a", "b", "c", name="x", selected="a", declined=("a",))
+    wanted, _ = told(stale, classic("y"), nodes=["b", "c"])
+    assert wanted == {"x": "", "y": "b"}
 
 
 @req("K3063-037", "K3063-080", "K3063-120", "K3063-121")

@@ -34,8 +34,7 @@ from dray.placement.negotiation import (
     ReserveClassic,
     Wait,
     declined_by,
-    offer_of,
-    proposals,
+    proposal,
 )
 from dray.placement.phases import Opinion
 from dray.placement.subject import Subject
@@ -153,12 +152,9 @@ def next_step(subject: Subject, feasible: Sequence[str], chosen: str) -> Ready |
                 if not reservation.classic_reserved(claim, subject.pod)
             )
         )
-    actions = proposals(pending, feasible, chosen)
-    node = actions[0].selected_node if actions else offer_of(pending[0]).selected_node
-    names = ", ".join(full_name(claim) for claim in pending)
-    who = "the driver of claim" if len(pending) == 1 else "the drivers of claims"
-    text = f"waiting for {who} {names} to allocate for node {node}"
-    return Wait(actions, Verdict(NAME, text, frozenset(map(_signal, pending))))
+    told = proposal(pending, feasible, chosen)
+    text = f"waiting for the driver of claim {full_name(told.asked)} to allocate it for node {told.node}"
+    return Wait(told.actions, Verdict(NAME, text, frozenset(map(_signal, pending))))
 
 
 def post_filter(subject: Subject, verdicts: Iterable[Verdict], turn: int = 0) -> tuple[GiveBack, ...]:
