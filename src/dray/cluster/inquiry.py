@@ -21,19 +21,22 @@ from dray.api.resource import ResourceClaim
 from dray.claims.naming import Name, name_of, recorded
 from dray.claims.reservation import ENDED
 from dray.errors import AllocationFault
-from dray.explain import Diagnosis, NodeStory, Outcome, diagnose, of_fault
+from dray.explain import Diagnosis, NodeStory, Outcome, diagnose, of_fault, summary
 from dray.explain import Verdict as Answer
 from dray.explain.diagnosis import DeviceName, Found
 from dray.explain.text import headline
-from dray.placement.cycle import Refused, refusals
+from dray.placement.cycle import Refused, Unplaceable, place, refusals
+from dray.placement.phases import Plugin
 from dray.placement.plugins.classic import ClassicResources
-from dray.placement.plugins.devices import reaching
+from dray.placement.plugins.devices import Devices, out_of_reach
 from dray.placement.profile import Choices, profile_of
 from dray.placement.resources import NOTHING, Needs, needs_of
 from dray.placement.snapshot import Snapshot
 from dray.placement.subject import ClaimsSeen, Subject, subject_of
 from dray.placement.verdicts import Verdict
+from dray.placement.words import why
 from dray.sim.bundle import Bundle
+from dray.sim.identity import new_share_id
 
 T = TypeVar("T")
 UNSCHEDULED: Final = "PodScheduled"
@@ -45,6 +48,8 @@ class Inquiry:
 
     headline: str
     diagnosis: Diagnosis
+    summary: str
+    """The same in one line, as the event of a scheduler says it."""
     left_out: tuple[Refused, ...] = ()
     """Nodes that were not searched for devices, and why."""
     node: str = ""
@@ -78,10 +83,10 @@ class Inquirer:
             return self._placed(pod)
         if pod.spec.scheduling_gates:
             gates = ", ".join(gate.name for gate in pod.spec.scheduling_gates)
-            return _plainly(pod, f"waits until its scheduling gates are removed: {gates}")
+            return _plainly(pod, f"its scheduling gates are there: {gates}")
         subject = subject_of(pod, self._seen)
         if isinstance(subject, Verdict):
-            return _plainly(pod, f"cannot run yet: {subject.reason}")
+            return _plainly(pod, subject.reason)
         return self._waiting(subject)
 
     def claim(self, name: Name) -> Inquiry:
@@ -94,9 +99,10 @@ class Inquirer:
             found = _found([claim])
             story = NodeStory(nodes=("",), outcome=Outcome.FITS, steps=0, found=found)
             answer = Diagnosis(verdict=Answer.FITS, claims=(full,), stories=(story,))
-            return Inquiry(f"Claim {full} has its devices", answer, holds=True, remarks=remarks)
+            said = f"Claim {full} has its devices"
+            return Inquiry(said, answer, summary(answer), holds=True, remarks=remarks)
         answer = self._diagnosed((claim,), self._nodes, "")
-        return Inquiry(headline(answer), answer)
+        return Inquiry(headline(answer), answer, summary(answer))
 
     def _placed(self, pod: Pod) -> Inquiry:
         node = pod.spec.node_name
@@ -106,7 +112,7 @@ class Inquirer:
         story = NodeStory(nodes=(node,), outcome=Outcome.FITS, steps=0, found=_found(claims))
         names = tuple(map(named, claims))
         answer = Diagnosis(verdict=Answer.FITS, pod=_full(pod), claims=names, stories=(story,))
-        return Inquiry(f"Pod {_full(pod)} {words}", answer, node=node, holds=True)
+        return Inquiry(f"Pod {_full(pod)} {words}", answer, words, node=node, holds=True)
 
     def _held(self, pod: Pod) -> Iterable[ResourceClaim]:
         for entry in pod.spec.resource_claims:
@@ -121,16 +127,23 @@ class Inquirer:
         refused = refusals(snapshot, subject, profile_of(Choices(), [ClassicResources()]))
         everywhere = next((each for each in refused if not each.nodes), None)
         if everywhere is not None:
-            return _plainly(subject.pod, f"cannot run yet: {everywhere.verdict.reason}")
-        out = {name for each in refused for name in each.nodes}
-        left, barred = self._reaching(subject, out)
+            return _plainly(subject.pod, everywhere.verdict.reason)
+        left, barred = self._reaching(subject, {name for each in refused for name in each.nodes})
         answer = self._diagnosed(subject.pending, left, _full(subject.pod))
-        said = headline(answer)
-        if not left:
-            count = len(self._nodes)
-            nodes = "the node does not take it" if count == 1 else f"none of {count} nodes takes it"
-            said = f"Pod {_full(subject.pod)} cannot run yet: {nodes if count else 'there are no nodes'}"
-        return Inquiry(said, answer, (*refused, *barred), remarks=tuple(_remarks(subject, answer)))
+        said = headline(answer) if left else f"Pod {_full(subject.pod)} cannot run yet: {self._nobody()}"
+        line = self._event(snapshot, subject) or summary(answer)
+        return Inquiry(said, answer, line, (*refused, *barred), remarks=tuple(_remarks(subject, answer)))
+
+    def _nobody(self) -> str:
+        count = len(self._nodes)
+        few = ("there are no nodes", f"{self._nodes[0].metadata.name} does not take it" if count else "")
+        return few[count] if count < len(few) else f"none of {count} nodes takes it"
+
+    def _event(self, snapshot: Snapshot, subject: Subject) -> str:
+        """What the scheduler says when it is asked now; nothing when it finds a node."""
+        plugins: list[Plugin] = [Devices(self._door, new_share_id), ClassicResources()]
+        found = place(snapshot, subject, profile_of(Choices(), plugins))
+        return why(found, self._door) if isinstance(found, Unplaceable) else ""
 
     def _reaching(self, subject: Subject, out: set[str]) -> tuple[list[Node], list[Refused]]:
         """The nodes that nobody left out and that reach the devices claims already have; the others."""
@@ -139,7 +152,7 @@ class Inquirer:
         for node in self._nodes:
             if node.metadata.name in out:
                 continue
-            claim = reaching(subject.claims, node)
+            claim = out_of_reach(subject.claims, node)
             if claim is None:
                 left.append(node)
             else:
@@ -171,9 +184,10 @@ def _full(pod: Pod) -> str:
     return "/".join(name_of(pod.metadata))
 
 
-def _plainly(pod: Pod, why: str) -> Inquiry:
+def _plainly(pod: Pod, reason: str) -> Inquiry:
     """A pod that waits for something no search can tell about."""
-    return Inquiry(f"Pod {_full(pod)} {why}", Diagnosis(verdict=Answer.REFUSED, pod=_full(pod)))
+    said = f"Pod {_full(pod)} cannot run yet: {reason}"
+    return Inquiry(said, Diagnosis(verdict=Answer.REFUSED, pod=_full(pod)), reason)
 
 
 def _found(claims: Sequence[ResourceClaim]) -> tuple[Found, ...]:

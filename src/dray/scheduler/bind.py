@@ -33,7 +33,7 @@ from dray.client.tempo import Backoff
 from dray.clock import timestamp
 from dray.errors import DrayError
 from dray.placement.cycle import Placement
-from dray.placement.plugins.devices import reaching
+from dray.placement.plugins.devices import out_of_reach
 from dray.scheduler.claimbook import ClaimBook
 
 ATTEMPTS: Final = 5
@@ -156,7 +156,7 @@ class Binder:
         stored = self._claims.stored(claim)
         if stored is None:
             raise Overtaken(f"claim {_named(claim)} was deleted")
-        if reaching((stored,), node) is not None:
+        if out_of_reach((stored,), node) is not None:
             raise Overtaken(
                 f"claim {_named(claim)} got its devices elsewhere, out of reach of {node.metadata.name}"
             )

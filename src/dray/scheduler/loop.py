@@ -22,7 +22,7 @@ from dray.client.leases import Election, LeadershipLost
 from dray.placement.cycle import Placement, Stopwatch, Unplaceable, place
 from dray.placement.negotiation import ReserveClassic, Wait
 from dray.placement.plugins.classic import ClassicResources, next_step, post_filter
-from dray.placement.plugins.devices import Devices, reaching
+from dray.placement.plugins.devices import Devices, out_of_reach
 from dray.placement.profile import profile_of
 from dray.placement.subject import PLUGIN, ClaimsSeen, Subject, subject_of
 from dray.placement.verdicts import Verdict
@@ -247,7 +247,7 @@ class Scheduler:
             alone = all(user.uid == subject.pod.metadata.uid for user in claim.status.reserved_for)
             if claim.status.allocation is None or not alone or self._overlay.claims.is_promised(claim):
                 continue
-            if any(reaching((claim,), node) is not None for node in nodes) or not nodes:
+            if any(out_of_reach((claim,), node) is not None for node in nodes) or not nodes:
                 return claim
         return None
 

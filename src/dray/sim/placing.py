@@ -19,7 +19,7 @@ import msgspec
 from dray.allocator.admit import Admission
 from dray.allocator.allocate import survey
 from dray.allocator.assemble import assemble
-from dray.allocator.beats import GaveUp, Pick, Solved
+from dray.allocator.beats import GaveUp, Solved
 from dray.allocator.contents import Judge
 from dray.allocator.stock import Stock, View
 from dray.allocator.usage import Usage
@@ -28,11 +28,9 @@ from dray.api.core import Node, Pod
 from dray.api.resource import AllocationResult, ConsumerReference, ResourceClaim
 from dray.claims.naming import Name
 from dray.errors import AllocationFault
+from dray.placement.plugins.devices import out_of_reach, rank
 from dray.sim.bundle import Bundle, listed
 from dray.sim.subjects import Claims, Subject, waiting_pods
-
-FIRST_CHOICE = 8
-"""What a request earns a node when it gets its first alternative; every further one earns one less."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,16 +88,6 @@ def stock_of(bundle: Bundle, door: Admission, judge: Judge | None = None) -> Sto
     """What a bundle's nodes see, with what its claims hold already taken; selectors are CEL by default."""
     slices = door.slices(bundle.slices)
     return Stock(slices, bundle.classes, Usage.of(bundle.claims), judge or door.judge())
-
-
-def rank(picks: Sequence[Pick]) -> int:
-    """What a solution is worth to its node: better alternatives earn more (KEP-4816)."""
-    earned = {
-        pick.point.choice.index: FIRST_CHOICE - pick.point.choice.wants.index(pick.point.want)
-        for pick in picks
-        if "/" in pick.point.want.name  # an alternative: `request/subrequest`
-    }
-    return sum(earned.values())
 
 
 def place(
@@ -222,14 +210,11 @@ def _reaching(outlook: Outlook, claims: Sequence[ResourceClaim], nodes: Sequence
     kept: list[Node] = []
     barred: list[tuple[Node, ResourceClaim]] = []
     for node in nodes:
-        for claim in claims:
-            allocation = claim.status.allocation
-            where = allocation.node_selector if allocation is not None else None
-            if where is not None and not where.matches(node.metadata.name, node.metadata.labels):
-                barred.append((node, claim))
-                break
-        else:
+        claim = out_of_reach(claims, node)
+        if claim is None:
             kept.append(node)
+        else:
+            barred.append((node, claim))
     return Outlook(outlook.stock, tuple(kept), tuple(barred))
 
 

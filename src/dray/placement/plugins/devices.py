@@ -55,7 +55,7 @@ def rank(picks: Sequence[Pick]) -> int:
     return sum(earned.values())
 
 
-def reaching(claims: Sequence[ResourceClaim], node: Node) -> ResourceClaim | None:
+def out_of_reach(claims: Sequence[ResourceClaim], node: Node) -> ResourceClaim | None:
     """The first claim whose devices a node does not reach; None when it reaches all that claims have."""
     for claim in claims:
         allocation = claim.status.allocation
