@@ -22,6 +22,8 @@ SOON = 15.0
 
 Document = dict[str, Any]
 
+CONTROLLER = "dray:controller"
+"""Who the controllers are: somebody with the rights of their role, and no others."""
 POD = kind_called("Pod")
 EVENT = kind_called("Event")
 
@@ -57,21 +59,23 @@ class World:
 
     @asynccontextmanager
     async def controlled(
-        self, client: Client | None = None, choices: Choices | None = None
+        self, client: Client | None = None, choices: Choices | None = None, *, waiting: bool = True
     ) -> AsyncIterator[Controllers]:
-        """Controllers while the block lasts; a fault in them fails the test."""
-        controllers = Controllers(client or self.reach.client(), choices)
+        """Controllers while the block lasts, from when they are ready; a fault in them fails the test."""
+        controllers = Controllers(client or self.reach.client(user=CONTROLLER), choices)
         task = asyncio.create_task(controllers.run())
         ready = asyncio.create_task(controllers.ready.wait())
-        await asyncio.wait((task, ready), return_when=asyncio.FIRST_COMPLETED)
+        if waiting:
+            await asyncio.wait((task, ready), return_when=asyncio.FIRST_COMPLETED)
         if task.done():
             task.result()
         try:
             yield controllers
         finally:
             fault = task.exception() if task.done() else None
-            task.cancel()
-            await asyncio.wait([task])
+            for each in (task, ready):
+                each.cancel()
+            await asyncio.wait((task, ready))
             if fault is not None:
                 raise fault
 
@@ -98,12 +102,11 @@ class World:
         """Wait until a pod has its claims."""
         return await self.until(lambda: self.recorded(name), lambda found: len(found) >= count)
 
-    async def allocate(self, name: str, *pods: str, device: str = "gpu-0") -> None:
+    async def allocate(self, name: str, *pods: str, **given: Any) -> None:
         """Do what a scheduler does: devices and reservations in one write."""
         uids = {each: (await self.pod(each)).metadata.uid for each in pods}
         consumers = [{"resource": "pods", "name": each, "uid": uid} for each, uid in uids.items()]
-        given = allocation(device=device)
-        status = {"status": {"allocation": given, "reservedFor": consumers}}
+        status = {"status": {"allocation": allocation(**given), "reservedFor": consumers}}
         await self.client.patch(ResourceClaim, name, MergePatch(status), "default", subresource="status")
 
     async def bind(self, name: str, node: str = "node-1") -> None:

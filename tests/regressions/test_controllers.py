@@ -18,7 +18,17 @@ from dray.claims.naming import ENTRY_ANNOTATION, FINALIZER
 from dray.client.changes import MergePatch
 from dray.client.client import Client, Deletion
 from dray.client.failures import Conflict
-from tests.contract.controlled import POD, World, by_name, by_template, claim, pod, template, world
+from tests.contract.controlled import (
+    CONTROLLER,
+    POD,
+    World,
+    by_name,
+    by_template,
+    claim,
+    pod,
+    template,
+    world,
+)
 from tests.contract.documents import owner
 from tests.contract.lagging import Lagging
 
@@ -26,7 +36,7 @@ WAY = "inside"
 
 
 def lagging(here: World, resource: str = "") -> tuple[Client, Lagging]:
-    transport = Lagging(here.reach._transport(""), resource)
+    transport = Lagging(here.reach._transport(CONTROLLER), resource)
     return Client(transport), transport
 
 

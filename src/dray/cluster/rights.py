@@ -26,6 +26,8 @@ _R: Final = "get,list,watch"
 _EVENTS: Final = "create,update,patch: events events.events.k8s.io"
 _CLAIMS: Final = "resourceclaims.resource.k8s.io resourceclaims.cdi.k8s.io"
 _STATUSES: Final = "resourceclaims.resource.k8s.io/status resourceclaims.cdi.k8s.io/status"
+_BINDINGS: Final = "resourceclaims.resource.k8s.io/binding resourceclaims.cdi.k8s.io/binding"
+"""Who gets a claim is written in its status, but is a right of its own: in dray, and in newer Kubernetes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +53,7 @@ SCHEDULER: Final = Rights(
         f"{_R}: nodes pods namespaces",
         f"{_R}: resourceslices.resource.k8s.io deviceclasses.resource.k8s.io resourceclasses.cdi.k8s.io",
         f"{_R},patch,update: {_CLAIMS}",
-        f"patch,update: {_STATUSES}",
+        f"patch,update: {_STATUSES} {_BINDINGS}",
         "create: pods/binding",
         "patch,update: pods/status",
         _EVENTS,
@@ -62,11 +64,12 @@ SCHEDULER: Final = Rights(
 CONTROLLER: Final = Rights(
     "controller",
     (
-        f"{_R}: pods nodes",
+        f"{_R},delete: pods",
         f"{_R}: resourceclaimtemplates.resource.k8s.io resourceslices.resource.k8s.io",
         f"{_R},create,patch,update,delete: {_CLAIMS}",
-        f"patch,update: {_STATUSES}",
+        f"patch,update: {_STATUSES} {_BINDINGS}",
         "patch,update: pods/status",
+        "update: pods/finalizers",
         _EVENTS,
     ),
     "dray-controller",

@@ -31,6 +31,7 @@ from dray.claims.lifecycle import (
 from dray.client.client import Client
 from dray.client.events import EventRecorder
 from dray.client.failures import Conflict
+from dray.client.informer import Informer
 from dray.controllers.performing import Performer
 from dray.controllers.recent import Recent
 from dray.controllers.sights import CLAIM, CONSUMER, INLINE, OWNER, TEMPLATE, Sights
@@ -61,8 +62,17 @@ class ClaimController:
     """Makes the claims of pods, and ends them."""
 
     def __init__(
-        self, client: Client, sights: Sights, recorder: EventRecorder, metrics: Metrics, log: Log
+        self,
+        client: Client,
+        sights: Sights,
+        recorder: EventRecorder,
+        metrics: Metrics,
+        log: Log,
+        *,
+        workers: int,
     ) -> None:
+        self.informers: tuple[Informer[Any], ...] = ()
+        self._workers = workers
         self._sights, self._around, self._log = sights, sights.around, log
         self._now = client.habits.tempo.clock.monotonic
         self._performer = Performer(client, sights, recorder, metrics)
@@ -87,9 +97,9 @@ class ClaimController:
                 self._classic_changed, lambda _old, new: self._classic_changed(new), self._classic_went
             )
 
-    async def run(self, workers: int) -> None:
+    async def run(self) -> None:
         """Keep the claims, until cancelled; the informers have seen everything once."""
-        await self.queue.run(self._keep, self._troubled, workers)
+        await self.queue.run(self._keep, self._troubled, self._workers)
 
     async def _keep(self, item: Item) -> None:
         await (self._keep_pod(item) if item.kind is Pod else self._keep_claim(item))

@@ -8,19 +8,24 @@ leadership is lost everything is thrown away, and the candidate waits for its ne
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final, Protocol
 
 from dray.api.classic import ClassicClaim
 from dray.client.caller import TROUBLE
 from dray.client.client import Client
 from dray.client.events import EventRecorder
+from dray.client.informer import Informer
 from dray.client.leases import USUAL, Election, LeadershipLost, Timing
 from dray.client.tempo import Backoff
 from dray.clock import SystemClock
 from dray.controllers import metrics as measures
+from dray.controllers.accounts import AccountController
 from dray.controllers.claims import ClaimController
+from dray.controllers.orphans import GRACE, OrphanController
 from dray.controllers.sights import Sights
+from dray.controllers.taints import TaintController
 from dray.telemetry.logs import Log
 from dray.telemetry.metrics import Metrics
 
@@ -45,8 +50,26 @@ class Choices:
     """Whether taints of devices evict pods."""
     upkeep: bool = False
     """Whether to do what `kube-controller-manager` does elsewhere: default accounts, pods of lost nodes."""
+    node_grace: float = GRACE
+    """Seconds a node may be absent before its pods are taken for lost."""
     workers: int = 32
     log: Log = field(default_factory=_silent)
+
+
+class Member(Protocol):
+    """One controller."""
+
+    @property
+    def informers(self) -> Sequence[Informer[Any]]:
+        """What it looks at besides what all look at."""
+        ...
+
+    @property
+    def queue(self) -> measures.Queue: ...
+
+    async def run(self) -> None:
+        """Do its work until cancelled; all informers have seen everything once."""
+        ...
 
 
 class Controllers:
@@ -80,20 +103,36 @@ class Controllers:
         client, choices = self._client, self._choices
         recorder = EventRecorder(client, NAME, choices.identity)
         sights = self._sights = Sights(client, classic=await self._serves_classic())
-        claims = ClaimController(client, sights, recorder, self.metrics, choices.log)
-        self._queues = [claims.queue]
+        members = self._members(sights, recorder)
+        informers = [*sights.informers(), *(each for member in members for each in member.informers)]
+        self._queues = [member.queue for member in members]
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(recorder.run())
-                for informer in sights.informers():
+                for informer in informers:
                     tasks.create_task(informer.run())
-                await sights.synced()
-                tasks.create_task(claims.run(choices.workers))
+                for informer in informers:
+                    await informer.synced()
+                for member in members:
+                    tasks.create_task(member.run())
                 self.ready.set()
                 choices.log.info("the controllers have seen everything and begin")
         finally:
             self.ready.clear()
             self._queues, self._sights = [], None
+
+    def _members(self, sights: Sights, recorder: EventRecorder) -> list[Member]:
+        client, choices, metrics = self._client, self._choices, self.metrics
+        members: list[Member] = [
+            ClaimController(client, sights, recorder, metrics, choices.log, workers=choices.workers)
+        ]
+        if choices.device_taints:
+            members.append(TaintController(client, sights, recorder, metrics, choices.log))
+        if choices.upkeep:
+            members.append(AccountController(client, metrics, choices.log))
+            grace = choices.node_grace
+            members.append(OrphanController(client, sights, recorder, metrics, choices.log, grace=grace))
+        return members
 
     async def _serves_classic(self) -> bool:
         """Whether the server knows classic claims; it may not answer yet."""

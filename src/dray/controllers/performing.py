@@ -46,9 +46,10 @@ from dray.client.failures import (
     TooManyRequests,
     Unavailable,
 )
+from dray.client.informer import without_managed_fields
 from dray.controllers import metrics as measures
 from dray.controllers.recent import Recent
-from dray.controllers.sights import Sights, without_managed_fields
+from dray.controllers.sights import Sights
 from dray.telemetry.metrics import Metrics
 
 _PASSING = (TooManyRequests, ServerFault, ServerTimeout, Unavailable)

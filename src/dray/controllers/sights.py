@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import OrderedDict
 from collections.abc import Iterator
 from typing import Any, Final
@@ -17,6 +16,7 @@ from dray.client.informer import Informer, Ways, without_managed_fields
 from dray.controllers.recent import Recent
 
 OWNER, CONSUMER, TEMPLATE, CLAIM, INLINE = "owner", "consumer", "template", "claim", "inline"
+NODE: Final = "node"
 REMEMBERED: Final = 100_000
 """How many pods that were seen to go are remembered."""
 
@@ -37,6 +37,7 @@ class Sights:
         self.pods.add_index(TEMPLATE, _templates)
         self.pods.add_index(CLAIM, _claims)
         self.pods.add_index(INLINE, _inline)
+        self.pods.add_index(NODE, lambda pod: (pod.spec.node_name,) if pod.spec.node_name else ())
         self.newest_pods = Recent(Pod, self.pods, CLAIM, _claims)
         self.newest_claims = Recent(ResourceClaim, self.claims, OWNER, _owners)
         self.newest_classic = self._classic()
@@ -74,10 +75,6 @@ class Sights:
     def informers(self) -> list[Informer[Any]]:
         kinds: list[Informer[Any] | None] = [self.pods, self.claims, self.templates, self.classic]
         return [informer for informer in kinds if informer is not None]
-
-    async def synced(self) -> None:
-        """Wait until everything was seen once."""
-        await asyncio.gather(*(informer.synced() for informer in self.informers()))
 
 
 def _owners(claim: ResourceClaim | ClassicClaim) -> list[str]:

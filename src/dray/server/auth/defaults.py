@@ -210,6 +210,8 @@ ROLES: tuple[RoleRow, ...] = (
             *_CLAIM_KEEPING,
             *_ELECTION,
             f"{_R}: nodes namespaces resourcequotas preparations.dray.dev {_CLASSES} {_SLICES}",
+            "delete: pods",
+            f"{_R},create: serviceaccounts",
             "update,patch: resourcequotas/status",
         ),
     ),

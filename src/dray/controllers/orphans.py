@@ -1,0 +1,122 @@
+"""Pods of nodes that are gone: nobody would ever end them, so they are marked as failed and deleted at once.
+
+Theory of operation: a pod whose node is not there is looked at again after a time of grace, because a node
+may come back, and because pods may be seen before their node. Then the server is asked; when there is still
+no such node, the pod goes without waiting for a node to agree. The claims it used are freed by the claim
+controller, as for any pod that is gone.
+
+On a cluster of Kubernetes its own controllers do this; for dray's server it is part of the upkeep.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from dray.api.core import Node, Pod
+from dray.claims import reservation
+from dray.client.changes import StrategicPatch
+from dray.client.client import Client, Deletion
+from dray.client.events import EventRecorder
+from dray.client.failures import Conflict, NotFound
+from dray.client.informer import Informer
+from dray.client.places import Key
+from dray.clock import timestamp
+from dray.controllers.sights import NODE, USUAL, Sights
+from dray.controllers.workqueue import WorkQueue
+from dray.telemetry.logs import Log
+from dray.telemetry.metrics import Metrics
+
+QUEUE: Final = "orphaned_pods"
+GRACE: Final = 40.0
+"""Seconds a node may be absent before its pods are taken for lost."""
+WORKERS: Final = 4
+
+
+class OrphanController:
+    """Ends pods whose node is gone."""
+
+    def __init__(
+        self,
+        client: Client,
+        sights: Sights,
+        recorder: EventRecorder,
+        metrics: Metrics,
+        log: Log,
+        *,
+        grace: float = GRACE,
+    ) -> None:
+        self._client, self._sights, self._recorder, self._log = client, sights, recorder, log
+        self._grace = grace
+        self._clock = client.habits.tempo.clock
+        self._nodes = Informer(client, Node, ways=USUAL)
+        self.informers: tuple[Informer[Any], ...] = (self._nodes,)
+        self.queue: WorkQueue[Key] = WorkQueue(QUEUE, client.habits.tempo, metrics)
+        self._absent_since: dict[str, float] = {}
+        sights.pods.listen(self._pod_seen, self._pod_changed)
+        self._nodes.listen(self._node_came, deleted=self._node_went)
+
+    async def run(self) -> None:
+        """Look for pods without a node, until cancelled; the informers have seen everything once."""
+        await self.queue.run(self._look_at, self._troubled, WORKERS)
+
+    def _troubled(self, key: Key, failed: Exception) -> None:
+        self._log.warning("a pod without a node is tried again later", pod=str(key), why=str(failed))
+
+    def _pod_seen(self, pod: Pod) -> None:
+        if pod.spec.node_name and self._nodes.get(pod.spec.node_name) is None:
+            self.queue.add(Key(pod.metadata.namespace, pod.metadata.name))
+
+    def _pod_changed(self, old: Pod, new: Pod) -> None:
+        if new.spec.node_name and not old.spec.node_name:
+            self._pod_seen(new)
+
+    def _node_came(self, node: Node) -> None:
+        self._absent_since.pop(node.metadata.name, None)
+
+    def _node_went(self, node: Node) -> None:
+        for pod in self._sights.pods.by_index(NODE, node.metadata.name):
+            self._pod_seen(pod)
+
+    async def _look_at(self, key: Key) -> None:
+        pod = self._sights.pods.get(key.name, key.namespace)
+        if pod is None or not pod.spec.node_name or self._nodes.get(pod.spec.node_name) is not None:
+            return
+        name, now = pod.spec.node_name, self._clock.monotonic()
+        waited = now - self._absent_since.setdefault(name, now)
+        if waited < self._grace:
+            self.queue.add_later(key, self._grace - waited)
+        elif await self._is_lost(name):
+            await self._end(pod)
+
+    async def _is_lost(self, node: str) -> bool:
+        try:
+            await self._client.get(Node, node)
+        except NotFound:
+            return True
+        return False
+
+    async def _end(self, pod: Pod) -> None:
+        metadata = pod.metadata
+        why = f"node {pod.spec.node_name} is gone"
+        try:
+            if not reservation.is_over(pod):
+                await self._mark(pod, why)
+            how = Deletion(uid=metadata.uid, grace=0)
+            await self._client.delete(Pod, metadata.name, metadata.namespace, how)
+        except (NotFound, Conflict):
+            return  # the pod is gone, or another one has its name
+        self._log.info("a pod was ended", pod=f"{metadata.namespace}/{metadata.name}", why=why)
+
+    async def _mark(self, pod: Pod, why: str) -> None:
+        self._recorder.record(pod, "NodeLost", f"the pod is deleted: {why}", warning=True)
+        condition = {
+            "type": "DisruptionTarget",
+            "status": "True",
+            "reason": "DeletionByPodGC",
+            "message": f"PodGC: {why}",
+            "lastTransitionTime": timestamp(self._clock.now()),
+        }
+        status = {"phase": "Failed", "conditions": [condition]}
+        patch = StrategicPatch({"metadata": {"uid": pod.metadata.uid}, "status": status})
+        metadata = pod.metadata
+        await self._client.patch(Pod, metadata.name, patch, metadata.namespace, subresource="status")
