@@ -151,9 +151,15 @@ def _answered(old: ClassicClaim, new: ClassicClaim) -> bool:
     """Whether somebody said something that is new to schedulers."""
     return (
         _without_ours(old.status) != _without_ours(new.status)
+        or (bool(_selected(old)) and not _selected(new))
         or any(user not in new.status.reserved_for for user in old.status.reserved_for)
         or old.metadata.owner_references != new.metadata.owner_references
     )
+
+
+def _selected(claim: ClassicClaim) -> str:
+    """The node a claim is to be allocated for; a driver that failed there unsets it."""
+    return "" if claim.status.scheduling is None else claim.status.scheduling.scheduler.selected_node
 
 
 def _without_ours(status: ClassicClaimStatus) -> ClassicClaimStatus:

@@ -39,6 +39,8 @@ from dray.scheduler.telling import Refusal, Teller
 
 TIMED = 10
 """One cycle in so many is timed plugin by plugin."""
+TALKATIVE = 20
+"""Attempts after which a pod waits out its backoff even for the answers of drivers: they do not agree."""
 
 
 class Scheduler:
@@ -236,7 +238,8 @@ class Scheduler:
         except (*TROUBLE, Overtaken) as failed:
             return self._failed(entry, failed)
         self._teller.note(entry, unplaceable)
-        self._queue.park(entry, unplaceable.wakes, again=freed is not None, since=since)
+        prompt = bool(give_back) and entry.attempts < TALKATIVE
+        self._queue.park(entry, unplaceable.wakes, again=freed is not None, prompt=prompt, since=since)
         return Result.UNSCHEDULABLE
 
     def _in_the_way(self, unplaceable: Unplaceable) -> ResourceClaim | None:
@@ -258,6 +261,7 @@ class Scheduler:
         except TROUBLE as failed:
             return self._failed(entry, failed)
         entry.plugins = frozenset({step.verdict.plugin})
-        self._queue.park(entry, step.verdict.wakes, again=not all(done), prompt=True, since=since)
+        prompt = entry.attempts < TALKATIVE
+        self._queue.park(entry, step.verdict.wakes, again=not all(done), prompt=prompt, since=since)
         self._teller.note(entry, step.verdict)
         return Result.UNSCHEDULABLE

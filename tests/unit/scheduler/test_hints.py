@@ -75,9 +75,11 @@ def claim(*devices: str, users: str = "", **status: Any) -> ResourceClaim:
     )
 
 
-def classic(phase: str = "", offer: str = "", declined: str = "", users: str = "") -> ClassicClaim:
+def classic(
+    phase: str = "", offer: str = "", declined: str = "", users: str = "", wanted: str = ""
+) -> ClassicClaim:
     scheduling = SchedulingStatus(
-        scheduler=SchedulerSchedulingStatus(potential_nodes=tuple(offer)),
+        scheduler=SchedulerSchedulingStatus(selected_node=wanted, potential_nodes=tuple(offer)),
         driver=DriverSchedulingStatus(unsuitable_nodes=tuple(declined)),
     )
     return ClassicClaim(
@@ -174,6 +176,9 @@ ROWS = [
     ("a driver declined nodes", classic(offer="ab"), classic(offer="ab", declined="a"), {CLAIM}),
     ("we proposed nodes", classic("Pending"), classic("Pending", offer="ab"), set()),
     ("we proposed others", classic(offer="ab", declined="a"), classic(offer="bc", declined="a"), set()),
+    ("we asked for a node", classic(offer="ab"), classic(offer="ab", wanted="a"), set()),
+    ("we asked for another node", classic(offer="ab", wanted="a"), classic(offer="ab", wanted="b"), set()),
+    ("a driver gave a node up", classic(offer="ab", wanted="a"), classic(offer="ab"), {CLAIM}),
     ("we let a pod use it", classic("Allocated"), classic("Allocated", users="p"), set()),
     ("a classic claim lost a user", classic(users="pq"), classic(users="p"), {CLAIM}),
     ("a classic claim got an owner", classic(), replace(classic(), metadata=OWNED), {CLAIM}),
