@@ -105,8 +105,8 @@ def _made(pod: Pod, entry: PodResourceClaim, around: Surroundings) -> ResourceCl
 
 def _inline(pod: Pod, entry: PodResourceClaim, around: Surroundings) -> Action | None:
     """The classic claim of an inline template: made once, by name; a stranger of that name blocks the pod."""
-    name = naming.classic_name(pod, entry)
-    claim = around.classic(pod.metadata.namespace, name)
+    namespace, name = pod.metadata.namespace, naming.classic_name(pod, entry)
+    claim: AnyClaim | None = around.classic(namespace, name) or around.claim(namespace, name)
     if claim is None:
         return CreateClaim(pod, entry.name, naming.from_inline(pod, entry))
     if naming.is_owned(claim.metadata, pod):
@@ -133,6 +133,14 @@ def reservations(pod: Pod, around: Surroundings) -> list[Action]:
 
 def _unreserved(pod: Pod, around: Surroundings) -> Iterator[Action]:
     for entry in pod.spec.resource_claims:
+        classic = classic_of(pod, entry, around)
+        if classic is not None and not reservation.classic_reserved(classic, pod):
+            # Only a scheduler that talked to its driver knows that a classic claim is good for the node.
+            text = (
+                f"claim {classic.metadata.name} is not reserved for this pod, which was put on node "
+                f"{pod.spec.node_name} without it; delete the pod and create it again"
+            )
+            yield Tell(pod, "FailedResourceClaimReservation", text)
         claim = claim_of(pod, entry, around)
         if claim is None or reservation.is_reserved(claim, pod):
             continue
@@ -156,6 +164,16 @@ def claim_of(pod: Pod, entry: PodResourceClaim, around: Surroundings) -> Resourc
     if not known or name is None:
         return None
     claim = around.claim(pod.metadata.namespace, name)
+    return claim if claim is not None and naming.is_owned(claim.metadata, pod) else None
+
+
+def classic_of(pod: Pod, entry: PodResourceClaim, around: Surroundings) -> ClassicClaim | None:
+    """The classic claim an entry stands for, if it is there and is the pod's to use."""
+    namespace = pod.metadata.namespace
+    if entry.template is None:
+        named = entry.resource_claim_name
+        return None if named is None else around.classic(namespace, named)
+    claim = around.classic(namespace, naming.classic_name(pod, entry))
     return claim if claim is not None and naming.is_owned(claim.metadata, pod) else None
 
 

@@ -23,6 +23,7 @@ from dray.claims.actions import Action, AnyClaim, CreateClaim, Release
 from dray.claims.lifecycle import (
     Surroundings,
     claim_of,
+    classic_of,
     next_for_claim,
     next_for_classic,
     next_for_pod,
@@ -94,7 +95,7 @@ class ClaimController:
         sights.templates.listen(self._template_came)
         if sights.classic is not None:
             sights.classic.listen(
-                self._classic_changed, lambda _old, new: self._classic_changed(new), self._classic_went
+                self._classic_changed, lambda _old, new: self._classic_changed(new), self._name_became_free
             )
 
     async def run(self) -> None:
@@ -159,6 +160,7 @@ class ClaimController:
             pod = self._sights.pods.get(owner.name, claim.metadata.namespace) if owner.kind == "Pod" else None
             if pod is not None and pod.metadata.uid == owner.uid:
                 self._add(pod)
+        self._name_became_free(claim)
 
     def _template_came(self, template: ResourceClaimTemplate) -> None:
         for pod in self._sights.pods.by_index(TEMPLATE, naming.name_of(template.metadata)):
@@ -168,8 +170,8 @@ class ClaimController:
         if next_for_classic(claim, self._around):
             self._add(claim)
 
-    def _classic_went(self, claim: ClassicClaim) -> None:
-        """A pod whose claim is gone, or for which its name has become free."""
+    def _name_became_free(self, claim: AnyClaim) -> None:
+        """A claim is gone: pods whose inline template makes one of that name look again."""
         for pod in self._sights.pods.by_index(INLINE, naming.name_of(claim.metadata)):
             self._add(pod)
 
@@ -207,8 +209,9 @@ class ClaimController:
         for action in reservations(pod, self._around):
             await self._performer.perform(action)
 
-    def _claims_of(self, pod: Pod) -> list[ResourceClaim]:
-        found = (claim_of(pod, entry, self._around) for entry in pod.spec.resource_claims)
+    def _claims_of(self, pod: Pod) -> list[AnyClaim]:
+        entries, looks = pod.spec.resource_claims, (claim_of, classic_of)
+        found = (look(pod, entry, self._around) for entry in entries for look in looks)
         return [claim for claim in found if claim is not None]
 
     # --- claims ---

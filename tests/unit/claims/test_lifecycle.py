@@ -20,7 +20,7 @@ from dray.api.resource import (
     ResourceClaimTemplate,
 )
 from dray.api.resource.template import ResourceClaimTemplateSpec
-from dray.claims import naming
+from dray.claims import naming, reservation
 from dray.claims.actions import CreateClaim, DeleteClaim, LetGo, RecordClaims, Release, Reserve, Tell
 from dray.claims.lifecycle import (
     FINALIZER,
@@ -198,9 +198,11 @@ class TestPods:
         assert isinstance(action, CreateClaim)
         assert (action.claim.metadata.name, action.claim.spec) == ("p-fpga", inline.spec)
 
-    def test_a_stranger_of_that_name_blocks_the_pod(self):
+    @pytest.mark.req("K3063-099")
+    @pytest.mark.parametrize("kind", [ClassicClaim, ResourceClaim])
+    def test_a_stranger_of_that_name_blocks_the_pod(self, kind):
         waiting = pod(PodResourceClaim(name="fpga", template=InlineTemplate()))
-        stranger = ClassicClaim(metadata=ObjectMeta(name="p-fpga", namespace="ns"))
+        stranger = kind(metadata=ObjectMeta(name="p-fpga", namespace="ns"))
         (action,) = next_for_pod(waiting, World(stranger, waiting).around())
         assert isinstance(action, Tell)
         assert "does not belong to this pod" in action.text
@@ -215,6 +217,22 @@ class TestPods:
         (action,) = reservations(placed, World(claim(), placed).around())
         assert isinstance(action, Tell)
         assert "has no devices" in action.text
+
+    @pytest.mark.req("K3063-125", "K3063-167")
+    @pytest.mark.parametrize("inline", [False, True])
+    def test_a_pod_that_was_placed_without_its_classic_claim_is_told(self, inline):
+        made = PodResourceClaim(name="fpga", template=InlineTemplate())
+        placed = pod(made if inline else BY_NAME, node="n")
+        metadata = ObjectMeta(
+            name="p-fpga" if inline else "c", namespace="ns", owner_references=(naming.owner_of(placed),)
+        )
+        (action,) = reservations(placed, World(ClassicClaim(metadata=metadata), placed).around())
+        assert isinstance(action, Tell)
+        assert f"claim {metadata.name} is not reserved for this pod" in action.text
+        reserved = ClassicClaim(
+            metadata=metadata, status=ClassicClaimStatus(reserved_for=(reservation.user_of(placed),))
+        )
+        assert reservations(placed, World(reserved, placed).around()) == []
 
 
 class TestClaims:
