@@ -21,7 +21,7 @@ from dray.placement.phases import Given, Opinion, Phase, Plugin
 from dray.placement.profile import Profile
 from dray.placement.snapshot import Group, Seat, Snapshot
 from dray.placement.subject import Subject
-from dray.placement.verdicts import Signal, Verdict
+from dray.placement.verdicts import Signal, Topic, Verdict
 
 MANY_GROUPS: Final = 100
 """Groups that are always judged, however many nodes have been found."""
@@ -62,17 +62,15 @@ class Unplaceable:
 
     @property
     def wakes(self) -> frozenset[Signal]:
-        """What could change one of the verdicts."""
+        """What could change one of the verdicts; where nobody was asked, a first node."""
+        if not self.refused:
+            return frozenset({Signal(Topic.NODES)})
         return frozenset().union(*(each.verdict.wakes for each in self.refused))
 
     @property
     def again(self) -> bool:
         """Whether it is worth trying again although nothing changes."""
         return any(each.verdict.again for each in self.refused)
-
-    def nodes_refused_by(self, plugin: str) -> tuple[str, ...]:
-        """The nodes that only this plugin keeps from the pod: all others were content there."""
-        return tuple(n for each in self.refused if each.verdict.plugin == plugin for n in each.nodes)
 
 
 @dataclass(frozen=True, slots=True)

@@ -123,10 +123,6 @@ def forbidden(kind: Kind, name: str, why: str) -> Failure:
     return Failure(403, "Forbidden", f"{subject} is forbidden: {why}", _about(kind, name))
 
 
-def forbidden_path(path: str, why: str) -> Failure:
-    return Failure(403, "Forbidden", f'forbidden: {why} path "{path}"', {})
-
-
 def method_not_allowed(
     message: str = "the server does not allow this method on the requested resource",
 ) -> Failure:
