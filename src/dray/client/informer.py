@@ -181,11 +181,6 @@ class Informer(Generic[T]):
         """Call these for everything there is and for every change, in order; the result ends it."""
         return self._shelf.listen(Listener(added, updated, deleted))
 
-    @property
-    def has_synced(self) -> bool:
-        """Whether everything was seen at least once."""
-        return self._synced.is_set() and self._ended is None
-
     async def synced(self) -> None:
         """Wait until everything was seen once; raises when `run` ended before."""
         await self._synced.wait()
