@@ -1,0 +1,188 @@
+"""Faults of waking pods in schedulers, from what an informer saw to whose turn it is: rows S11 to S14."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from dray.api.core import Pod, PodResourceClaim
+from dray.api.meta import ObjectMeta, OwnerRef
+from dray.api.resource import (
+    AllocationResult,
+    CELDeviceSelector,
+    Device,
+    DeviceAllocationResult,
+    DeviceClass,
+    DeviceClassSpec,
+    DeviceRequestAllocationResult,
+    DeviceSelector,
+    ResourceClaim,
+    ResourceClaimStatus,
+    ResourcePool,
+    ResourceSlice,
+    ResourceSliceSpec,
+)
+from dray.placement.subject import ClaimsSeen, subject_of
+from dray.placement.verdicts import Signal, Topic, Verdict
+from dray.scheduler.entry import Place
+from dray.scheduler.hints import signals_of
+from tests.unit.scheduler.waiting import Room, pod, recorded
+
+META = ObjectMeta(name="gpu", namespace="ns", uid="1")
+NO_DEVICES = frozenset(
+    {Signal(Topic.DEVICES), Signal(Topic.NODES), Signal(Topic.CLASS, "gpu"), Signal(Topic.CLAIM, "ns/mine")}
+)
+"""What a pod waits for that found no devices for its claim."""
+
+
+def saw(room: Room, old, new) -> None:
+    """An informer saw a change."""
+    for signal in signals_of(old, new):
+        room.queue.wake(signal)
+
+
+def held(*devices: str) -> ResourceClaim:
+    """A claim of somebody else, with these devices."""
+    results = tuple(DeviceRequestAllocationResult(request="r", device=device) for device in devices)
+    allocation = AllocationResult(devices=DeviceAllocationResult(results=results)) if devices else None
+    return ResourceClaim(metadata=META, status=ResourceClaimStatus(allocation=allocation))
+
+
+def published(*devices: str, generation: int = 1, count: int = 1) -> ResourceSlice:
+    pool = ResourcePool(name="p", generation=generation, resource_slice_count=count)
+    listed = tuple(Device(name=device) for device in devices)
+    return ResourceSlice(metadata=META, spec=ResourceSliceSpec(driver="d", pool=pool, devices=listed))
+
+
+def device_class(expression: str) -> DeviceClass:
+    selector = DeviceSelector(cel=CELDeviceSelector(expression=expression))
+    return DeviceClass(metadata=META, spec=DeviceClassSpec(selectors=(selector,)))
+
+
+@pytest.mark.parametrize("while_tried", [False, True])
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (None, published("gpu-0")),
+        (published(), published("gpu-0", generation=2)),
+        (published("gpu-0", count=2), published("gpu-0", count=1)),
+    ],
+    ids=["the slice appears", "its devices appear", "its pool becomes whole"],
+)
+def test_s11_a_pod_that_was_there_before_its_driver_is_tried_when_the_slice_appears(old, new, while_tried):
+    room = Room()
+    room.queue.add(pod())
+    entry = room.take()
+    if while_tried:
+        saw(room, old, new)
+        room.queue.park(entry, NO_DEVICES)
+    else:
+        room.queue.park(entry, NO_DEVICES)
+        saw(room, old, new)
+    assert room.places() == {"backoff": 1}
+    room.clock.advance(1)
+    assert room.take() is entry
+
+
+def test_s11_a_pod_that_waited_for_long_is_tried_at_once():
+    room = Room()
+    entry = room.waiting("a", *NO_DEVICES)
+    room.clock.advance(60)
+    saw(room, None, published("gpu-0"))
+    assert room.take() is entry
+
+
+def made_from_template() -> Pod:
+    return pod(resource_claims=(PodResourceClaim(name="gpu", resource_claim_template_name="t"),))
+
+
+@pytest.mark.parametrize("first", ["claim", "status"])
+def test_s12_a_pod_is_tried_when_the_name_of_its_claim_is_recorded(first):
+    claims: dict[str, ResourceClaim] = {}
+    seen = ClaimsSeen(lambda _namespace, name: claims.get(name))
+
+    def judge(asked: Pod) -> Verdict | None:
+        found = subject_of(asked, seen)
+        return found if isinstance(found, Verdict) else None
+
+    room, before = Room(judge=judge), made_from_template()
+    owner = OwnerRef(api_version="v1", kind="Pod", name="a", uid="uid-a", controller=True)
+    metadata = ObjectMeta(name="a-gpu-x7", namespace="ns", uid="2", owner_references=(owner,))
+    claim, after = ResourceClaim(metadata=metadata), recorded(before, gpu="a-gpu-x7")
+
+    def claim_comes() -> None:
+        claims["a-gpu-x7"] = claim
+        saw(room, None, claim)
+
+    def name_is_recorded() -> None:
+        room.queue.update(before, after)
+        saw(room, before, after)
+
+    room.queue.add(before)
+    assert room.places() == {"gated": 1}
+    steps = [claim_comes, name_is_recorded]
+    for step in steps if first == "claim" else reversed(steps):
+        assert room.places() == {"gated": 1}
+        step()
+    assert room.places() == {"active": 1}
+    assert room.take().pod is after
+
+
+def test_s12_a_name_recorded_while_the_pod_is_tried_is_not_lost():
+    room, before = Room(), made_from_template()
+    room.queue.add(before)
+    entry = room.take()
+    room.queue.update(before, recorded(before, gpu="a-gpu-x7"))
+    assert room.queue.park(entry, frozenset({Signal(Topic.POD, "ns/a")})) is Place.BACKOFF
+
+
+@pytest.mark.parametrize("while_tried", [False, True])
+def test_s13_a_claim_that_is_gone_gives_back_what_it_was_last_seen_with(while_tried):
+    room = Room()
+    room.queue.add(pod())
+    entry = room.take()
+    if while_tried:
+        saw(room, held("gpu-0"), None)
+        room.queue.park(entry, NO_DEVICES)
+    else:
+        room.queue.park(entry, NO_DEVICES)
+        saw(room, held("gpu-0"), None)
+    assert room.places() == {"backoff": 1}
+
+
+def test_s13_a_claim_made_anew_under_its_name_gives_back_the_devices_of_the_old_one():
+    room = Room()
+    room.waiting("a", *NO_DEVICES)
+    # To an informer that missed the deletion, another uid is another object: one went, one came.
+    saw(room, held("gpu-0"), None)
+    saw(room, None, replace(held(), metadata=replace(META, uid="2")))
+    assert room.places() == {"backoff": 1}
+
+
+def test_s13_a_claim_that_gave_its_devices_back_before_helps_nobody_by_its_end():
+    room = Room()
+    room.waiting("a", *NO_DEVICES)
+    saw(room, held(), None)
+    assert room.places() == {"unschedulable": 1}
+
+
+@pytest.mark.parametrize("signals", [NO_DEVICES, frozenset({Signal(Topic.CLASS, "gpu")})])
+def test_s14_a_class_that_changes_while_a_pod_is_tried_has_the_pod_tried_again(signals):
+    room = Room()
+    room.queue.add(pod())
+    entry = room.take()
+    saw(room, device_class("false"), device_class("true"))
+    assert room.queue.park(entry, signals) is Place.BACKOFF
+    room.clock.advance(1)
+    again = room.take()
+    assert again is entry
+    assert room.queue.park(again, signals) is Place.WAITING
+
+
+def test_s14_a_class_that_others_use_wakes_nobody():
+    room = Room()
+    room.queue.add(pod())
+    entry = room.take()
+    other = replace(META, name="nic")
+    saw(room, None, replace(device_class("true"), metadata=other))
+    assert room.queue.park(entry, NO_DEVICES) is Place.WAITING
