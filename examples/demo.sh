@@ -1,71 +1,108 @@
 #!/bin/sh
-# A walk through what dray can do, on the examples of this folder. `make demo` runs it; so does `sh examples/demo.sh`
-# when `dray` is on the PATH. Every step prints the command it runs, so that it can be typed again.
+# A cluster to play with: starts `dray up`, applies examples/cluster, shows who got which device and why one pod waits.
+# The cluster stays until `make demo.stop` (or `sh examples/demo.sh stop`). `make demo` runs this; so does
+# `sh examples/demo.sh` when `dray` is on the PATH. Every step prints the command it runs, so that it can be typed again.
 set -u
-cd "$(dirname "$0")/.." || exit 2
+here=$(cd "$(dirname "$0")/.." && pwd) || exit 2
 DRAY=${DRAY:-dray}
+PYTHON=${PYTHON:-python3}
+PLACE=${DRAY_DEMO:-$here/.dray-demo}
+STOP=${DRAY_DEMO_STOP:-"sh examples/demo.sh stop"}
 
 heading() {
     printf '\n== %s\n\n' "$1"
 }
 
-# Run dray and check that it ends as it should: 0 is yes, 1 is no. A demo that breaks must not look like one that works.
+broken() {
+    printf '\nthe demo is broken: %s\n' "$1" >&2
+    [ ! -s "$PLACE/log" ] || sed 's/^/  /' "$PLACE/log" >&2
+    stop
+    exit 1
+}
+
+# End the cluster of an earlier run, if it is still there and still ours.
+stop() {
+    [ -s "$PLACE/pid" ] || return 1
+    pid=$(cat "$PLACE/pid")
+    rm -f "$PLACE/pid"
+    kill "$pid" 2>/dev/null || return 1
+    for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
+        kill -0 "$pid" 2>/dev/null || return 0
+        sleep 0.5
+    done
+    kill -9 "$pid" 2>/dev/null
+}
+
+# Say what is run, run it, and see that it ends as it should: 0 is yes, 1 is no.
 show() {
     expected=$1
     shift
-    printf '$ dray'
-    for word in "$@"; do
-        case $word in
-            *[\ \(\"]*) printf " '%s'" "$word" ;;
-            *) printf ' %s' "$word" ;;
-        esac
-    done
-    printf '\n'
-    "$DRAY" "$@"
-    status=$?
-    if [ "$status" -ne "$expected" ]; then
-        printf '\nthe demo is broken: expected exit code %s, got %s\n' "$expected" "$status" >&2
-        exit 1
-    fi
+    printf '$ %s\n' "$*"
+    "$@"
+    [ $? -eq "$expected" ] || broken "\`$*\` was to end with exit code $expected"
 }
 
-cat <<'TEXT'
-dray knows the objects with which Kubernetes hands out devices: slices that drivers
-publish, classes, claims. It finds the devices for a pod, says why or why not, and
-checks and converts the objects. All of it without a cluster.
-TEXT
+dray() {
+    command "$DRAY" "$@"
+}
 
-heading "1. A small cluster: three nodes, two drivers, classes, claims, pods. Is everything in order?"
-show 0 lint --complete examples/gpu-cluster
+if [ "${1:-start}" = stop ]; then
+    if stop; then echo "stopped the demo; its objects are still in $PLACE/data"; else echo "no demo is running"; fi
+    exit 0
+fi
 
-heading "2. Who gets which device?"
-show 0 allocate -f examples/gpu-cluster
+stop
+rm -rf "$PLACE"
+mkdir -p "$PLACE" || exit 2
+cd "$here" || exit 2
 
-heading "3. Why these? The devices that were passed over, and the reason"
-show 0 explain -f examples/gpu-cluster pod/train-0 -n ml
+heading "1. A whole cluster in one process, with three simulated nodes"
+echo "$ dray up --nodes 3 &"
+nohup "$DRAY" up --nodes 3 --port 0 --data-dir "$PLACE/data" --log-level warning >"$PLACE/log" 2>&1 </dev/null &
+echo $! >"$PLACE/pid"
+for _ in $(seq 150); do
+    grep -q '^use it with' "$PLACE/log" 2>/dev/null && break
+    kill -0 "$(cat "$PLACE/pid")" 2>/dev/null || broken "\`dray up\` does not start"
+    sleep 0.2
+done
+grep -q '^use it with' "$PLACE/log" || broken "\`dray up\` is not ready after 30 seconds"
+cat "$PLACE/log"
+KUBECONFIG=$PLACE/data/admin.kubeconfig
+export KUBECONFIG
 
-heading "4. A pod that asks for two GPUs on one node. Why does it wait, and what would help?"
-show 1 explain -f examples/gpu-cluster -f examples/waiting pod/finetune -n ml
+heading "2. Claims, templates and pods"
+if command -v kubectl >/dev/null 2>&1; then
+    kube=kubectl
+else
+    kube="$PYTHON examples/without_kubectl.py"
+fi
+show 0 $kube apply -f examples/cluster
 
-heading "5. Which devices does a selector mean?"
-show 0 cel 'device.capacity["gpu.example.com"].memory.isGreaterThan(quantity("32Gi"))' \
-    -f examples/gpu-cluster/gpu-driver-node-a.yaml -f examples/gpu-cluster/gpu-driver-node-b.yaml
+# One pod stays without a node, for part 4; all others have theirs within moments.
+for _ in $(seq 100); do
+    [ "$(dray explain 2>/dev/null | grep -c '^Pod')" = 1 ] && break
+    sleep 0.2
+done
 
-heading "6. A field with a typo. An API server may drop it without a word, and the claim means something else"
-show 1 lint examples/broken/typo-in-field.yaml
+heading "3. Who got which device?"
+show 0 $kube get resourceclaims -A
+show 0 dray explain pod/train-0 -n ml
 
-heading "7. A claim written for an older version of the API, moved to today's"
-show 0 convert --to v1 examples/gpu-cluster/old-claim.yaml
+heading "4. Why does this pod wait, and what would help?"
+show 1 dray explain pod/finetune -n ml
 
-cat <<'TEXT'
+cat <<TEXT
 
-== What to try next
+== The cluster is yours
 
-  . .venv/bin/activate                     puts `dray` on your PATH
-  dray lint examples/broken                every typical mistake, one file each
-  dray explain -f FOLDER                   your own manifests, or the output of `kubectl get -o yaml`
-  dray lint -o json FOLDER                 the same folder checked, for a program or for CI
-  dray gates                               the features behind these objects, each with a switch
-  dray server                              a Kubernetes API for all of it: docs/guides/run-a-server.md
-  docs/start/ten-minutes.md                the same at walking pace, and from Python
+  export KUBECONFIG=$KUBECONFIG
+  kubectl get pods -A -o wide              where everything is; nothing runs the containers yet
+  kubectl describe pod finetune -n ml      the same explanation as an event
+  kubectl delete pod train-0 train-1 -n ml devices come back, and finetune gets its node
+  kubectl dray explain pod/finetune -n ml  with .venv/bin on your PATH
+  $STOP
+                                           ends it
+
+  sh examples/tour.sh                      what dray does with plain files, without a cluster
+  docs/guides/up.md                        more about clusters like this
 TEXT

@@ -116,6 +116,7 @@ def _document(inquiry: Inquiry) -> dict[str, Any]:
     return {
         **to_document(inquiry.diagnosis),
         "headline": inquiry.headline,
+        "summary": inquiry.summary,
         "node": inquiry.node,
         "leftOut": left_out,
         "remarks": list(inquiry.remarks),

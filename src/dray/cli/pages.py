@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 import click
 from msgspec import inspect
@@ -19,6 +20,9 @@ from dray.api.validate import LIMITS
 from dray.api.words import words_of
 from dray.gates import GATES, GateSet
 from dray.lint import RULES
+
+if TYPE_CHECKING:
+    from dray.telemetry.metrics import Measure
 
 _MADE = "<!-- Made by `make docs` from the tables in the code; change those, not this page. -->"
 
@@ -92,17 +96,34 @@ def server_limits() -> str:
 
 
 def metrics() -> str:
-    """Every metric of the server."""
-    from dray.server.metrics import MEASURES
-
-    rows = [[f"`{row.name}`", row.sort.value, _code(row.labels), row.about] for row in MEASURES.values()]
+    """Every metric of every service."""
     return _page(
         "Metrics",
-        "What `/metrics` tells, in the text format of Prometheus. Labels never hold names of objects, users "
-        "or namespaces, and what the server does not know is `other`. The metrics of the process "
-        "(`process_*`) and of Python's garbage collector (`python_gc_*`) come with them.",
-        _table(["metric", "type", "labels", "about"], rows),
+        "What `/metrics` tells, in the text format of Prometheus: that of the server, and for `dray up` that "
+        "of everything it runs; a scheduler or controllers that run alone tell theirs at "
+        "`--metrics-address`. Names are those of Kubernetes where it has them. Labels never hold names of "
+        "objects, users or namespaces, and what the server does not know is `other`. The metrics of the "
+        "process (`process_*`) and of Python's garbage collector (`python_gc_*`) come with them.",
+        *(f"## {title}\n\n{_measures(rows)}" for title, rows in metric_tables().items()),
     )
+
+
+def metric_tables() -> Mapping[str, Mapping[str, Measure]]:
+    """The metrics by the service that tells them."""
+    from dray.controllers import metrics as controllers
+    from dray.scheduler import metrics as scheduler
+    from dray.server import metrics as server
+
+    return {
+        "The server": server.MEASURES,
+        "The scheduler": scheduler.MEASURES,
+        "The controllers": controllers.MEASURES,
+    }
+
+
+def _measures(rows: Mapping[str, Measure]) -> str:
+    cells = [[f"`{row.name}`", row.sort.value, _code(row.labels), row.about] for row in rows.values()]
+    return _table(["metric", "type", "labels", "about"], cells)
 
 
 def lint_rules() -> str:

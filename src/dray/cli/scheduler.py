@@ -13,22 +13,20 @@ from dray.cli.beside import beside_options, stay
 @click.command("scheduler", short_help="Schedule pods with claims, beside any Kubernetes API server")
 @click.option(
     "--scheduler-name",
-    "names",
-    multiple=True,
+    "name",
+    default="",
     metavar="NAME",
-    default=("default-scheduler",),
-    show_default=True,
-    help="Schedule pods whose `schedulerName` is this; may be given again. Beside another scheduler, "
-    "choose a name of your own, for example `dray`.",
+    help="Schedule the pods whose `schedulerName` is this, over --config; otherwise `default-scheduler`. "
+    "Beside another scheduler, choose a name of your own, for example `dray`.",
 )
 @click.option(
     "--config",
     "file",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="A profile: the plugins and what each weighs.",
+    help="A profile: its name, the plugins and what each weighs.",
 )
 @beside_options
-def command(names: tuple[str, ...], file: Path | None, **chosen: Any) -> int:
+def command(name: str, file: Path | None, **chosen: Any) -> int:
     """Give pods their nodes, and their claims the devices there.
 
     Works for dray and for any other Kubernetes API server, through its API alone; deploy/scheduler.yaml has
@@ -38,5 +36,4 @@ def command(names: tuple[str, ...], file: Path | None, **chosen: Any) -> int:
     from dray.cluster.components import profile_in, scheduler
     from dray.cluster.rights import SCHEDULER
 
-    profile = profile_in(file) if file is not None else None
-    return stay(SCHEDULER, scheduler, chosen, names=frozenset(names), profile=profile)
+    return stay(SCHEDULER, scheduler, chosen, profile=profile_in(file, name))

@@ -70,10 +70,9 @@ def _options(chosen: dict[str, Any]) -> UpOptions:
     server = chosen_server({**chosen, "gates": gates["server"]})
     # Only processes that share a store have somebody to agree with on who leads.
     elect = server.store.startswith("etcd:")
-    profile = profile_in(file) if file is not None else None
     return UpOptions(
         server,
-        Component(gates["scheduler"], elect, log=server.log, profile=profile),
+        Component(gates["scheduler"], elect, log=server.log, profile=profile_in(file)),
         Component(gates["controller"], elect, log=server.log, upkeep=True),
         nodes,
     )
@@ -83,10 +82,7 @@ def _tell(cluster: Up) -> None:
     server = cluster.server
     say = click.echo
     say(f"serving {server.url} from {server.store}", err=True)
-    working = [service.name for service in cluster.services if service.ready.is_set()]
-    say(f"scheduling pods and keeping claims: {' and '.join(working)} ready", err=True)
-    for name in cluster.late:
-        say(f"not ready yet: {name}", err=True)
+    say("running: server, scheduler, controllers" + _late(cluster), err=True)
     if cluster.nodes:
         made = f", {cluster.made} of them new" if cluster.made != cluster.nodes else ""
         say(f"simulating {_plural(cluster.nodes, 'node')} with example devices{made}", err=True)
@@ -95,6 +91,10 @@ def _tell(cluster: Up) -> None:
     say(f"  export KUBECONFIG={server.kubeconfig.resolve()}")
     say("  kubectl get nodes,deviceclasses,resourceslices", err=True)
     say("  kubectl dray explain pod/NAME", err=True)
+
+
+def _late(cluster: Up) -> str:
+    return f"; not ready yet: {', '.join(cluster.late)}" if cluster.late else ""
 
 
 def _plural(count: int, noun: str) -> str:

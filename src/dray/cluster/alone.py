@@ -54,12 +54,17 @@ async def alone(place: Place, make: Callable[[Client], Service], told: Callable[
     try:
         version = await _answering(transport, place)
         service = make(client)
-        checks = {"ready": lambda: None if service.ready.is_set() else "still reading what there is"}
+        checks = {"informers": lambda: _still_reading(service, place)}
         async with telling(service.metrics, checks, address=place.metrics_address or None) as address:
             told(Working(place.access.server, version, address))
             await _until(service, stop)
     finally:
         await client.close()
+
+
+def _still_reading(service: Service, place: Place) -> str | None:
+    """Why a service is not ready; one that may be standing by is as ready as it should be."""
+    return None if service.ready.is_set() or place.elect else "still reading what there is"
 
 
 async def _answering(transport: Transport, place: Place) -> str:

@@ -8,12 +8,13 @@ from __future__ import annotations
 import asyncio
 import socket
 import uuid
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
 import yaml
 
+from dray.allocator.admit import Admission
 from dray.client.client import Client
 from dray.clock import SystemClock
 from dray.cluster.kept import Service
@@ -21,11 +22,10 @@ from dray.controllers import controllers as claim_keeping
 from dray.errors import InputError
 from dray.gates import GateSet
 from dray.placement.profile import Choices, read_choices
+from dray.scheduler import choices, loop
+from dray.sim.identity import new_share_id
 from dray.telemetry.logs import Log
 from dray.telemetry.metrics import Metrics
-
-DEFAULT_SCHEDULER: Final = "default-scheduler"
-"""The scheduler that pods are for when they name none."""
 
 _DRA: Final = "DynamicResourceAllocation"
 
@@ -43,9 +43,8 @@ class Component:
     elect: bool = True
     identity: str = field(default_factory=new_identity)
     log: Log = field(default_factory=lambda: Log(lambda _line: True, SystemClock()))
-    names: frozenset[str] = frozenset({DEFAULT_SCHEDULER})
-    """The schedulers it is: pods that name another are not its business."""
-    profile: Choices | None = None
+    profile: Choices = field(default_factory=Choices)
+    """How the scheduler judges nodes, and whose pods it takes."""
     upkeep: bool = False
     """Whether the controllers do what `kube-controller-manager` does elsewhere."""
 
@@ -84,15 +83,31 @@ def controllers(client: Client, component: Component) -> Service:
 
 def scheduler(client: Client, component: Component) -> Service:
     """The scheduler for the server of a client."""
-    return Idle("scheduler", component.log)
+    return loop.Scheduler(
+        client,
+        choices.Choices(
+            Admission(component.gates),
+            new_share_id,
+            identity=component.identity,
+            placement=component.profile,
+            claims=component.gates.enabled(_DRA),
+            elect=component.elect,
+            log=component.log,
+        ),
+    )
 
 
-def profile_in(file: Path) -> Choices:
-    """The profile that a file describes."""
+def profile_in(file: Path | None, scheduler_name: str = "") -> Choices:
+    """The profile that a file describes, under a name that was chosen; the usual one without a file."""
+    chosen = Choices() if file is None else read_choices(_document(file))
+    return replace(chosen, scheduler_name=scheduler_name) if scheduler_name else chosen
+
+
+def _document(file: Path) -> object:
     try:
-        document = yaml.safe_load(file.read_bytes())
+        document: object = yaml.safe_load(file.read_bytes())
     except OSError as refused:
         raise InputError(f"cannot read `{file}`: {(refused.strerror or str(refused)).lower()}") from None
     except (yaml.YAMLError, UnicodeDecodeError) as broken:
         raise InputError(f"{file}: not YAML: {' '.join(str(broken).split())}") from None
-    return read_choices(document)
+    return document

@@ -17,6 +17,7 @@ from typing import Final
 from dray.client.caller import Habits
 from dray.client.client import Client
 from dray.cluster import fleet
+from dray.cluster.attendant import Attendant
 from dray.cluster.components import Component, controllers, scheduler
 from dray.cluster.control import ServerOptions, Started, serving, spare_the_lasting, stopped_by_signals
 from dray.cluster.inside import Inside
@@ -27,7 +28,7 @@ from dray.server.call import AUTHENTICATED, MASTERS
 SCHEDULER: Final = "dray:scheduler"
 CONTROLLER: Final = "dray:controller"
 BUILDER: Final = "dray:up"
-"""Who makes the simulated nodes."""
+"""Who makes the simulated nodes and stands in for their agents."""
 LONGEST_START: Final = 10.0
 """Seconds after which a service that is not ready is no reason to keep everybody waiting."""
 
@@ -68,12 +69,13 @@ async def running(options: UpOptions) -> AsyncIterator[Up]:
     """A cluster that works while the block lasts."""
     log = options.server.log
     async with serving(options.server) as started:
-        made = await fleet.settle(_client(started.app, BUILDER, MASTERS), options.nodes, log)
+        builder = _client(started.app, BUILDER, MASTERS)
+        made = await fleet.settle(builder, options.nodes, log)
+        app = started.app
         services = (
-            Kept("scheduler", lambda: scheduler(_client(started.app, SCHEDULER), options.scheduler), log),
-            Kept(
-                "controller", lambda: controllers(_client(started.app, CONTROLLER), options.controller), log
-            ),
+            Kept("scheduler", lambda: scheduler(_client(app, SCHEDULER), options.scheduler), log),
+            Kept("controllers", lambda: controllers(_client(app, CONTROLLER), options.controller), log),
+            Kept("attendant", lambda: Attendant(builder), log),
         )
         for service in services:
             started.metrics.registry.register(service)
