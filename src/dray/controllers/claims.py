@@ -35,7 +35,7 @@ from dray.client.failures import Conflict
 from dray.client.informer import Informer
 from dray.controllers.performing import Performer
 from dray.controllers.recent import Recent
-from dray.controllers.sights import CLAIM, CONSUMER, INLINE, OWNER, TEMPLATE, Sights
+from dray.controllers.sights import CLAIM, CONSUMER, INLINE, OWNER, TEMPLATE, Sights, claims_named
 from dray.controllers.workqueue import WorkQueue
 from dray.telemetry.logs import Log
 from dray.telemetry.metrics import Metrics
@@ -137,7 +137,7 @@ class ClaimController:
         self._wake_claims(pod)
 
     def _wake_claims(self, pod: Pod) -> None:
-        """A pod is over: look at the claims it used and owned."""
+        """A pod is over: look at the claims it used, owned, or wanted."""
         sights, uid = self._sights, pod.metadata.uid
         for index in (CONSUMER, OWNER):
             for claim in sights.claims.by_index(index, uid):
@@ -145,6 +145,10 @@ class ClaimController:
             if sights.classic is not None:
                 for classic in sights.classic.by_index(index, uid):
                     self._add(classic)
+        for namespace, name in claims_named(pod):
+            named = sights.claims.get(name, namespace)
+            if named is not None and not named.status.reserved_for and named.status.allocation is not None:
+                self._add(named)
 
     def _claim_changed(self, old: ResourceClaim | None, new: ResourceClaim) -> None:
         if next_for_claim(new, self._around):

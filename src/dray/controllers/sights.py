@@ -35,10 +35,10 @@ class Sights:
         self.claims.add_index(OWNER, _owners)
         self.claims.add_index(CONSUMER, _consumers)
         self.pods.add_index(TEMPLATE, _templates)
-        self.pods.add_index(CLAIM, _claims)
+        self.pods.add_index(CLAIM, claims_named)
         self.pods.add_index(INLINE, _inline)
         self.pods.add_index(NODE, lambda pod: (pod.spec.node_name,) if pod.spec.node_name else ())
-        self.newest_pods = Recent(Pod, self.pods, CLAIM, _claims)
+        self.newest_pods = Recent(Pod, self.pods, CLAIM, claims_named)
         self.newest_claims = Recent(ResourceClaim, self.claims, OWNER, _owners)
         self.newest_classic = self._classic()
         self._gone: OrderedDict[str, None] = OrderedDict()
@@ -92,7 +92,7 @@ def _templates(pod: Pod) -> list[tuple[str, str]]:
     return [(namespace, name) for name in names if name is not None]
 
 
-def _claims(pod: Pod) -> Iterator[tuple[str, str]]:
+def claims_named(pod: Pod) -> Iterator[tuple[str, str]]:
     """The claims a pod names, or was told that they were made for it."""
     namespace = pod.metadata.namespace
     for entry in pod.spec.resource_claims:
