@@ -204,3 +204,8 @@ def test_opinions_do_not_look_at_names() -> None:
     assert isinstance(found, Opinion)
     assert not found.by_node
     assert found.names is None
+
+
+def test_a_node_that_says_nothing_is_told_so():
+    verdict = verdict_of(PLUGIN, asking(), seat(node(allocatable={})))
+    assert verdict == Verdict(PLUGIN.name, "status.allocatable does not say what the node can give", GROWN)

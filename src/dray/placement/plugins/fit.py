@@ -86,7 +86,7 @@ def _refusing(needs: Needs) -> Callable[[Seat], Verdict | None]:
                 break
         else:
             return None
-        shortages = _shortages(needs, allocatable, used)
+        shortages = _shortages(needs, allocatable, used) if allocatable else ()
         verdict = known.get(shortages)
         if verdict is None:
             verdict = known[shortages] = _verdict(needs, shortages)
@@ -109,6 +109,9 @@ def _shortages(needs: Needs, allocatable: Mapping[str, int], used: Mapping[str, 
 
 
 def _verdict(needs: Needs, shortages: _Shortages) -> Verdict:
+    """The shortages in words; none at all is a node of which nobody has said what it can give."""
+    if not shortages:
+        return Verdict(NAME, "status.allocatable does not say what the node can give", _WAKES_GROWN)
     reason = ", ".join(_phrase(needs, name, shortage) for name, shortage in shortages)
     emptied = all(shortage is _Shortage.TAKEN for _, shortage in shortages)
     return Verdict(NAME, reason, _WAKES_EMPTIED if emptied else _WAKES_GROWN)
