@@ -35,6 +35,7 @@ class Phase(StrEnum):
     PRE_SCORE = "PreScore"
     SCORE = "Score"
     RESERVE = "Reserve"
+    PRE_BIND = "PreBind"
 
 
 Spread = Callable[[Sequence[int]], Sequence[int]]

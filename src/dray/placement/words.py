@@ -15,6 +15,7 @@ from dray.errors import AllocationFault
 from dray.explain import diagnose, of_fault, summary
 from dray.explain.diagnosis import Diagnosis
 from dray.placement.cycle import Unplaceable
+from dray.placement.plugins.devices import ELSEWHERE
 from dray.placement.subject import PLUGIN
 
 LONGEST: Final = 1024
@@ -65,4 +66,4 @@ def named(nodes: Sequence[str]) -> str:
 
 
 def _is_search(reason: str) -> bool:
-    return not reason.endswith("elsewhere")
+    return not reason.endswith(ELSEWHERE)

@@ -14,7 +14,7 @@ Rules for this file: nothing is decided here that the cycle did not decide; what
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Final
@@ -51,6 +51,9 @@ class _Turns:
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     joining: dict[str, ConsumerReference] = field(default_factory=dict)
     news: asyncio.Event = field(default_factory=asyncio.Event)
+    """Replaced when it is set: several pods may wait for the devices of one claim."""
+    users: int = 0
+    """How many hold on to this: it is theirs together until the last of them lets go."""
 
 
 class Binder:
@@ -70,19 +73,26 @@ class Binder:
         turns = self._turns.get(claim.metadata.uid)
         if turns is not None:
             turns.news.set()
+            turns.news = asyncio.Event()
 
-    async def bind(self, placement: Placement) -> None:
-        """Give the claims their devices, wait until these are ready, and bind; raises when that fails."""
-        subject, node = placement.subject, placement.node
-        pod = subject.pod
+    async def secure(self, placement: Placement, waiting: Callable[[], None] = lambda: None) -> None:
+        """Give the claims their devices and wait until these are ready; raises when that fails.
+
+        `waiting` is told when they are not ready yet: that may take minutes.
+        """
+        subject = placement.subject
         try:
             for claim in subject.claims:
-                await self._secure(claim, pod, node)
+                await self._secure(claim, subject.pod, placement.node)
             for claim in subject.claims:
-                await self._await_devices(claim)
+                await self._await_devices(claim, waiting)
         except (ApiError, Overtaken):
             await self.undo(placement)
             raise
+
+    async def bind(self, placement: Placement) -> None:
+        """Bind a pod whose claims have their devices; raises when that fails."""
+        pod, node = placement.subject.pod, placement.node
         try:
             await self._client.bind(
                 pod.metadata.name, pod.metadata.namespace, node.metadata.name, uid=pod.metadata.uid
@@ -122,11 +132,13 @@ class Binder:
         """The turns at a claim, kept while somebody has or waits for one."""
         uid = claim.metadata.uid
         turns = self._turns.setdefault(uid, _Turns())
+        turns.users += 1
         try:
             yield turns
         finally:
-            if not turns.joining and not turns.lock.locked():
-                self._turns.pop(uid, None)
+            turns.users -= 1
+            if not turns.users:
+                del self._turns[uid]
 
     async def _written(self, claim: ResourceClaim, pod: Pod, node: Node, turns: _Turns) -> bool:
         """One try to reserve a claim; False when it was another version than we knew."""
@@ -228,7 +240,7 @@ class Binder:
 
     # --- binding conditions ---
 
-    async def _await_devices(self, claim: ResourceClaim) -> None:
+    async def _await_devices(self, claim: ResourceClaim, waiting: Callable[[], None]) -> None:
         """Wait until the devices of a claim are ready."""
         stored = self._claims.stored(claim)
         if stored is None or not minds_binding(stored):
@@ -236,7 +248,6 @@ class Binder:
         began = self._tempo.clock.monotonic()
         async with self._turn(claim) as turns:
             while True:
-                turns.news.clear()
                 stored = self._claims.stored(claim)
                 if stored is None or stored.status.allocation is None:
                     raise Overtaken(f"claim {_named(claim)} lost its devices while the pod waited for them")
@@ -250,7 +261,17 @@ class Binder:
                     raise Overtaken(
                         f"claim {_named(claim)}: {state} for more than {self._longest_wait:g} seconds"
                     )
-                await _first(turns.news, left)
+                waiting()
+                await self._heard_of(turns.news, left)
+
+    async def _heard_of(self, news: asyncio.Event, seconds: float) -> None:
+        """Wait for news, and no longer than so many seconds."""
+        waits = {asyncio.ensure_future(news.wait()), asyncio.ensure_future(self._tempo.sleep(seconds))}
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
 
     # --- taking back ---
 
@@ -283,14 +304,6 @@ class Binder:
                     return
                 except Conflict as refused:
                     await self._read_again(claim, stored, refused)
-
-
-async def _first(news: asyncio.Event, seconds: float) -> None:
-    try:
-        async with asyncio.timeout(seconds):
-            await news.wait()
-    except TimeoutError:
-        return
 
 
 def _named(claim: ResourceClaim) -> str:

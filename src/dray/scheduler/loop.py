@@ -21,9 +21,11 @@ from dray.client.failures import ApiError
 from dray.client.leases import Election, LeadershipLost
 from dray.placement.cycle import Placement, Stopwatch, Unplaceable, place
 from dray.placement.negotiation import ReserveClassic, Wait
+from dray.placement.phases import Phase
 from dray.placement.plugins.classic import ClassicResources, next_step, post_filter
 from dray.placement.plugins.devices import Devices, out_of_reach
 from dray.placement.profile import profile_of
+from dray.placement.resources import needs_of
 from dray.placement.subject import PLUGIN, ClaimsSeen, Subject, subject_of
 from dray.placement.verdicts import Verdict
 from dray.scheduler import classic
@@ -31,6 +33,7 @@ from dray.scheduler import metrics as measures
 from dray.scheduler.bind import Binder, Overtaken
 from dray.scheduler.choices import Choices
 from dray.scheduler.entry import Entry, Place
+from dray.scheduler.hints import DEVICES, ROOM
 from dray.scheduler.metrics import Result
 from dray.scheduler.overlay import Overlay
 from dray.scheduler.queue import GATES, Queue
@@ -49,7 +52,7 @@ class Scheduler:
     def __init__(self, client: Client, choices: Choices) -> None:
         self._client, self._choices = client, choices
         self._clock = client.habits.tempo.clock
-        self._overlay = Overlay(choices.door)
+        self._overlay = Overlay(choices.door, freed=lambda: self._queue.wake(DEVICES))
         self._binder = Binder(client, self._overlay.claims, choices.binding_wait)
         self.metrics = measures.Metrics(choices.placement.scheduler_name)
         self._queue = Queue(
@@ -63,6 +66,8 @@ class Scheduler:
         self._teller = Teller(client, self._recorder, choices.door, self._sights.latest)
         self._seen = ClaimsSeen(self._overlay.claims.get, self._sights.classic_claim)
         self._room = asyncio.Semaphore(choices.in_flight)
+        self._aside: set[str] = set()
+        """Pods that wait for their devices to become ready, and keep nobody from being written meanwhile."""
         self._turn = 0
         self.ready = asyncio.Event()
         """Set when everything was seen once; leadership may still be another's."""
@@ -74,7 +79,7 @@ class Scheduler:
         """Schedule, until cancelled; with election, whenever it is this one's turn."""
         choices = self._choices
         async with asyncio.TaskGroup() as tasks:
-            await self._sights.begin(tasks)
+            await self._sights.begin(tasks, claims=choices.claims)
             tasks.create_task(self._recorder.run())
             tasks.create_task(self._teller.run())
             self.ready.set()
@@ -101,8 +106,9 @@ class Scheduler:
         self._choices.log.info("scheduling", pods=len(self._queue), nodes=len(self._sights.nodes))
         async with asyncio.TaskGroup() as writing:
             while True:
-                await self._room.acquire()
-                entry = await self._queue.next()
+                async with self._room:  # leadership may end while nobody is there to be tried
+                    entry = await self._queue.next()
+                await self._room.acquire()  # there is room: nobody else takes it in between
                 writing.create_task(self._finished(entry))
                 # Whoever brings news gets a turn between two pods.
                 await asyncio.sleep(0)
@@ -111,19 +117,34 @@ class Scheduler:
         """One pod, from decision to writing; its mistakes are its own, and nobody else's."""
         began, result = self._clock.monotonic(), Result.ERROR
         try:
+            if entry.place is not Place.TRYING:
+                return  # it was deleted, or bound by somebody, since it was taken
             result = await self._try(entry)
         except Exception as broken:
             self._choices.log.error("a pod could not be tried", pod=entry.name, why=broken)
         finally:
-            self._room.release()
+            self._step_aside(entry)
+            self._aside.discard(entry.uid)
             self.metrics.attempted(result, self._clock.monotonic() - began)
             if entry.place is Place.TRYING:
                 self._queue.park(entry, frozenset(), again=True)
 
+    def _step_aside(self, entry: Entry) -> None:
+        """Make room for another pod, once."""
+        if entry.uid not in self._aside:
+            self._aside.add(entry.uid)
+            self._room.release()
+
     def _why_not_yet(self, pod: Pod) -> Verdict | None:
         """What keeps a pod from being tried at all (PreEnqueue)."""
-        found = subject_of(pod, self._seen) if pod.spec.resource_claims else None
+        found = self._subject(pod) if pod.spec.resource_claims else None
         return found if isinstance(found, Verdict) else None
+
+    def _subject(self, pod: Pod, attempts: int = 0) -> Subject | Verdict:
+        """A pod with its claims, or what it waits for."""
+        if not self._choices.claims:
+            return Subject(pod, needs_of(pod), attempts=attempts)
+        return subject_of(pod, self._seen, attempts=attempts)
 
     def _moved(self, entry: Entry, event: str) -> None:
         """A pod came into a queue; one that may not be tried is told why."""
@@ -134,7 +155,7 @@ class Scheduler:
     async def _try(self, entry: Entry) -> Result:
         """Decide one pod, and do what was decided. Nothing is awaited before the promise is made."""
         moment = self._queue.moment
-        subject = subject_of(entry.pod, self._seen, attempts=entry.attempts - 1)
+        subject = self._subject(entry.pod, entry.attempts - 1)
         if isinstance(subject, Verdict):
             return self._park(entry, subject, moment)
         found = self._placed(subject)
@@ -170,7 +191,7 @@ class Scheduler:
         self._overlay.assume(pod, placement.seat.name, placement.subject.needs)
         bound = False
         try:
-            await self._write(placement, reserves)
+            await self._write(entry, placement, reserves)
             bound = True
             return self._told_bound(entry, placement)
         except (ApiError, Overtaken) as failed:
@@ -181,17 +202,29 @@ class Scheduler:
         finally:
             for claim in placement.subject.claims:
                 claims.let_go(claim, entry.uid)
-            if not bound:
-                self._overlay.forget(pod)
+            if not bound and self._overlay.forget(pod):
+                self._queue.wake(ROOM)
 
-    async def _write(self, placement: Placement, reserves: Sequence[ReserveClassic]) -> None:
+    async def _write(self, entry: Entry, placement: Placement, reserves: Sequence[ReserveClassic]) -> None:
         if reserves and not await classic.reserve(self._client, reserves):
             raise Overtaken("a claim changed before it could be reserved")
         try:
+            await self._secured(entry, placement)
             await self._binder.bind(placement)
         except (ApiError, Overtaken):
             await classic.unreserve(self._client, reserves)
             raise
+
+    async def _secured(self, entry: Entry, placement: Placement) -> None:
+        """The claims have their devices, which are ready, and the node is still there."""
+        if not placement.subject.claims:
+            return
+        began = self._clock.monotonic()
+        await self._binder.secure(placement, waiting=lambda: self._step_aside(entry))
+        self.metrics.spent(PLUGIN, Phase.PRE_BIND, self._clock.monotonic() - began)
+        if not self._overlay.has_node(placement.seat.name):
+            await self._binder.undo(placement)
+            raise Overtaken(f"node {placement.seat.name} is gone")
 
     def _told_bound(self, entry: Entry, placement: Placement) -> Result:
         self.metrics.bound(entry, self._clock.monotonic())
@@ -238,8 +271,9 @@ class Scheduler:
         except (*TROUBLE, Overtaken) as failed:
             return self._failed(entry, failed)
         self._teller.note(entry, unplaceable)
+        again = freed is not None or unplaceable.again
         prompt = bool(give_back) and entry.attempts < TALKATIVE
-        self._queue.park(entry, unplaceable.wakes, again=freed is not None, prompt=prompt, since=since)
+        self._queue.park(entry, unplaceable.wakes, again=again, prompt=prompt, since=since)
         return Result.UNSCHEDULABLE
 
     def _in_the_way(self, unplaceable: Unplaceable) -> ResourceClaim | None:

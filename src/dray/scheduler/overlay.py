@@ -9,7 +9,7 @@ Rules for this file: nothing here waits, so no cycle ever sees half of a change.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from dray.allocator.admit import Admission
@@ -35,8 +35,10 @@ class _Guest:
 class Overlay:
     """What counts now."""
 
-    def __init__(self, door: Admission) -> None:
+    def __init__(self, door: Admission, freed: Callable[[], None] = lambda: None) -> None:
+        """`freed` hears of devices that are no longer taken or promised: not all of that is watched."""
         self.claims = ClaimBook(self._claim_changed)
+        self._freed = freed
         self._door = door
         self._nodes: dict[str, Node] = {}
         self._needs: dict[str, Needs] = {}
@@ -100,6 +102,9 @@ class Overlay:
         self._nodes.pop(node.metadata.name, None)
         self._touched.add(node.metadata.name)
 
+    def has_node(self, name: str) -> bool:
+        return name in self._nodes
+
     # --- pods ---
 
     def saw_pod(self, pod: Pod) -> None:
@@ -120,21 +125,23 @@ class Overlay:
         """A pod will be on a node when its binding is written."""
         self._seat(pod, node, assumed=True, needs=needs)
 
-    def forget(self, pod: Pod) -> None:
-        """The binding of a pod failed."""
+    def forget(self, pod: Pod) -> bool:
+        """The binding of a pod failed; whether that leaves room on its node."""
         guest = self._guests.get(pod.metadata.uid)
-        if guest is not None and guest.assumed:
-            self.lost_pod(pod)
+        if guest is None or not guest.assumed:
+            return False
+        self.lost_pod(pod)
+        return True
 
     def _seat(self, pod: Pod, node: str, *, assumed: bool, needs: Needs | None = None) -> None:
         known = self._guests.get(pod.metadata.uid)
-        if known is not None and known.node == node:
+        needs = needs or needs_of(pod)
+        if known is not None and known.node == node and known.needs == needs:
             if known.assumed and not assumed:
-                self._guests[pod.metadata.uid] = _Guest(node, known.needs, False)
+                self._guests[pod.metadata.uid] = _Guest(node, needs, False)
             return
         if known is not None:
             self.lost_pod(pod)
-        needs = needs or needs_of(pod)
         self._guests[pod.metadata.uid] = _Guest(node, needs, assumed)
         self._ask(node, self._needs.get(node, NOTHING).plus(needs))
 
@@ -181,6 +188,8 @@ class Overlay:
         if now is not None and holds is not None:
             self._usage = self._usage.taking((now,))
             self._pools |= _pools(holds)
+        if held is not None:
+            self._freed()
 
 
 def _allocation(claim: ResourceClaim | None) -> AllocationResult | None:

@@ -42,16 +42,23 @@ class Sights:
         self.slices: Informer[ResourceSlice] = Informer(client, ResourceSlice, ways=ways)
         self.classes: Informer[DeviceClass] = Informer(client, DeviceClass, ways=ways)
 
-    async def begin(self, tasks: asyncio.TaskGroup) -> None:
-        """Watch everything, and wait until it was seen once."""
-        informers: list[Informer[Any]] = [self.nodes, self.slices, self.classes, self.claims]
-        if await self._client.serves(ClassicClaim):
+    async def begin(self, tasks: asyncio.TaskGroup, *, claims: bool = True) -> None:
+        """Watch everything, and wait until it was seen once; without `claims` only nodes and pods.
+
+        A server that has claims switched off is not waited for: pods without claims find their nodes all the
+        same, and whatever it serves later is seen then.
+        """
+        informers: list[Informer[Any]] = [self.nodes]
+        if claims:
+            informers += [self.slices, self.classes, self.claims]
+        if claims and await self._client.serves(ClassicClaim):
             informers.append(self.classic)
         self._listen()
         for informer in informers:
             tasks.create_task(informer.run())
         for informer in informers:
-            await informer.synced()
+            if await self._client.serves(informer.kind):
+                await informer.synced()
         # Pods last: whoever is tried first should meet a cluster that is complete.
         tasks.create_task(self.pods.run())
         await self.pods.synced()
@@ -73,7 +80,7 @@ class Sights:
         self._feed(self.nodes, overlay.saw_node, overlay.lost_node)
         self._feed(self.slices, overlay.saw_slice, overlay.lost_slice)
         self._feed(self.classes, overlay.saw_class, overlay.lost_class)
-        self._feed(self.claims, self._saw_claim, overlay.claims.lost)
+        self._feed(self.claims, self._saw_claim, self._lost_claim)
         self._feed(self.classic, lambda _claim: None, lambda _claim: None)
         self._feed(self.pods, self._saw_pod, self._lost_pod)
 
@@ -98,6 +105,10 @@ class Sights:
 
     def _saw_claim(self, claim: ResourceClaim) -> None:
         self._overlay.claims.saw(claim)
+        self._binder.heard(claim)
+
+    def _lost_claim(self, claim: ResourceClaim) -> None:
+        self._overlay.claims.lost(claim)
         self._binder.heard(claim)
 
     def _saw_pod(self, pod: Pod) -> None:

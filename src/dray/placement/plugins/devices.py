@@ -38,8 +38,10 @@ FIRST_CHOICE: Final = 8
 MANY_ASKS: Final = 1024
 MANY_SHAPES: Final = 4096
 MOST_GIVEN_UP: Final = 2
-"""Searches that may be given up in one cycle before the shapes that are left are not tried."""
+"""Searches that may be given up in a first cycle before the shapes that are left are not tried; one more with
+every attempt, so that hard shapes do not keep a pod from an easy one for ever."""
 MOST_PATIENCE: Final = 16
+ELSEWHERE: Final = "has its devices elsewhere"
 
 _DEVICES = Signal(Topic.DEVICES)
 _NODES = Signal(Topic.NODES)
@@ -117,7 +119,7 @@ class Devices:
             names = here if names is None else names & here
             if elsewhere is None:
                 wakes = frozenset({_claim_signal(claim), _NODES})
-                elsewhere = Verdict(self.name, f"claim {named(claim)} has its devices elsewhere", wakes)
+                elsewhere = Verdict(self.name, f"claim {named(claim)} {ELSEWHERE}", wakes)
         return names, elsewhere
 
     def _matching(self, where: NodeSelector, snapshot: Snapshot) -> frozenset[str]:
@@ -189,7 +191,7 @@ class _Trial:
         ending: Ending | None = endings.get(shape) or self._given_up.get(shape)
         if ending is not None:
             return ending
-        if len(self._given_up) >= MOST_GIVEN_UP:
+        if len(self._given_up) >= MOST_GIVEN_UP + self._subject.attempts:
             return next(iter(self._given_up.values()))
         ending = outcome(self._known.ask, shape, self._budget)
         self._plugin.searches[type(ending).__name__] += 1
