@@ -10,11 +10,15 @@ from dray.api.kinds import KINDS
 from dray.api.validate import LIMITS
 from dray.cli import pages
 from dray.cli.door import COMMANDS
+from dray.controllers import metrics as controllers
 from dray.gates import GATES
 from dray.lint import RULES
+from dray.scheduler import metrics as scheduler
+from dray.server import metrics as server
 from dray.server.limits import LIMITS as SERVER_LIMITS
-from dray.server.metrics import MEASURES
 from tests.unit.cli.conftest import Typed
+
+TABLES = (server.MEASURES, scheduler.MEASURES, controllers.MEASURES)
 
 
 def test_pages_are_written_and_checked(typed: Typed, desk: Path) -> None:
@@ -41,7 +45,7 @@ def test_a_folder_that_cannot_be_is_broken_input(typed: Typed, desk: Path) -> No
         ("gates.md", [f"| `{name}` |" for name in GATES]),
         ("limits.md", [f"| {limit.where} | {limit.largest:,} |" for limit in LIMITS]),
         ("server-limits.md", [f"| `{limit.word}` |" for limit in SERVER_LIMITS]),
-        ("metrics.md", [f"| `{name}` |" for name in MEASURES]),
+        ("metrics.md", [f"| `{name}` |" for rows in TABLES for name in rows]),
         ("lint-rules.md", [f"## {name}\n" for name in RULES]),
         (
             "kinds.md",

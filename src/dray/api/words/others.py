@@ -23,16 +23,23 @@ from dray.api.core.cluster import (
     NodeStatus,
     QuotaSpec,
     QuotaStatus,
+    Taint,
 )
 from dray.api.core.pod import (
+    Affinity,
     Container,
     ContainerClaim,
     ContainerResources,
     InlineTemplate,
+    NodeAffinity,
+    PodCondition,
     PodResourceClaim,
     PodResourceClaimStatus,
     PodSpec,
     PodStatus,
+    PreferredNode,
+    SchedulingGate,
+    Toleration,
 )
 from dray.api.preparation import Preparation, PreparationSpec, PreparedClaim
 
@@ -88,7 +95,31 @@ CORE: Mapping[type, Mapping[str, str]] = MappingProxyType(
             "resourceClaims": "The claims of the pod; containers refer to them by name.",
             "nodeName": "The node the pod is bound to; empty until a scheduler has chosen one.",
             "schedulerName": "The scheduler that places the pod.",
-            "priority": "Pods of a higher priority are placed first and may displace others.",
+            "priority": "Pods of a higher priority are placed first.",
+            "nodeSelector": "Labels that a node must have, with exactly these values.",
+            "affinity": "Where the pod must or would rather run.",
+            "tolerations": "Taints of nodes that the pod puts up with.",
+            "overhead": "What the runtime of the pod needs on top of its containers.",
+            "schedulingGates": "While one is left, the pod is not scheduled.",
+            "restartPolicy": "When containers that end are started again: `Always`, `OnFailure` or `Never`.",
+        },
+        SchedulingGate: {"name": "What the pod waits for; whoever put it there takes it away."},
+        Affinity: {"nodeAffinity": "Nodes by their labels and names."},
+        NodeAffinity: {
+            "requiredDuringSchedulingIgnoredDuringExecution": "Only nodes that this selects will do.",
+            "preferredDuringSchedulingIgnoredDuringExecution": "Nodes that these select are better.",
+        },
+        PreferredNode: {
+            "weight": "How much better, from 1 to 100.",
+            "preference": "Which nodes.",
+        },
+        Toleration: {
+            "key": "The key of the taint; any when empty.",
+            "operator": "`Exists`, or `Equal` when the value must be the same; Equal when nothing is said.",
+            "value": "The value of the taint, for `Equal`.",
+            "effect": "The effect of the taint; any when empty.",
+            "tolerationSeconds": "How long a taint of the effect `NoExecute` is put up with; without end "
+            "when absent.",
         },
         Container: {
             "name": "The name of the container, unique in the pod.",
@@ -117,6 +148,8 @@ CORE: Mapping[type, Mapping[str, str]] = MappingProxyType(
         },
         PodStatus: {
             "phase": "`Pending`, `Running`, `Succeeded`, `Failed` or `Unknown`.",
+            "conditions": "What is known about the pod; `PodScheduled` says why it has no node.",
+            "nominatedNodeName": "The node on which a scheduler makes room for the pod.",
             "resourceClaimStatuses": "Which claims were made for the pod.",
         },
         PodResourceClaimStatus: {
@@ -125,8 +158,27 @@ CORE: Mapping[type, Mapping[str, str]] = MappingProxyType(
         },
         NamespaceSpec: {"finalizers": "Who must agree before the namespace may go."},
         NamespaceStatus: {"phase": "`Active`, or `Terminating` while what is in it goes."},
-        NodeSpec: {"unschedulable": "No new pods are placed on the node."},
-        NodeStatus: {"allocatable": "What the node can give to pods."},
+        PodCondition: {
+            "type": "What it is about, such as `PodScheduled`.",
+            "status": "`True`, `False` or `Unknown`.",
+            "reason": "Why, in one word.",
+            "message": "Why, for people.",
+            "lastTransitionTime": "When the status changed last.",
+        },
+        NodeSpec: {
+            "unschedulable": "No new pods are placed on the node.",
+            "taints": "What keeps pods away that do not tolerate it.",
+        },
+        NodeStatus: {
+            "capacity": "What the node has.",
+            "allocatable": "What the node can give to pods.",
+        },
+        Taint: {
+            "key": "What it is about.",
+            "value": "More about it.",
+            "effect": "`NoSchedule`, `PreferNoSchedule`, or `NoExecute` when pods there must go too.",
+            "timeAdded": "When it was put on.",
+        },
         Event: {
             "type": "`Normal` or `Warning`.",
             "reason": "What happened, in one word.",
