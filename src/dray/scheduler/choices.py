@@ -30,6 +30,8 @@ class Choices:
     new_share_id: Callable[[], str]
     identity: str = "dray-scheduler"
     placement: profile.Choices = field(default_factory=profile.Choices)
+    claims: bool = True
+    """Whether claims count; without, pods are placed as if they asked for none."""
     elect: bool = False
     lease: str = LEASE
     lease_namespace: str = LEASE_NAMESPACE

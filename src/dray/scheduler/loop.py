@@ -104,6 +104,7 @@ class Scheduler:
 
     async def _lead(self) -> None:
         self._choices.log.info("scheduling", pods=len(self._queue), nodes=len(self._sights.nodes))
+        self._queue.recall()  # a task that is cancelled before it begins puts nothing back
         async with asyncio.TaskGroup() as writing:
             while True:
                 async with self._room:  # leadership may end while nobody is there to be tried
