@@ -173,7 +173,7 @@ def test_a_claim_of_an_inline_template_lives_and_dies_with_its_pod(place: Place)
     place.kubectl("wait", "--for=delete", f"{CLAIMS}/p-gpu", "--timeout=30s")
 
 
-@req("K3063-041", "K3063-055", "K3063-056", "K3063-081", "K3063-114", "K3063-115")
+@req("K3063-041", "K3063-055", "K3063-056", "K3063-081", "K3063-106", "K3063-114", "K3063-115")
 def test_a_claim_that_nobody_uses_moves_to_where_its_next_pod_can_run(place: Place) -> None:
     driver = place.driver("node-a=1,node-b=1")
     place.claim("c", driver)

@@ -198,6 +198,15 @@ class TestPods:
         assert isinstance(action, CreateClaim)
         assert (action.claim.metadata.name, action.claim.spec) == ("p-fpga", inline.spec)
 
+    @pytest.mark.req("K3063-101", "K3063-104")
+    def test_a_classic_claim_that_was_made_is_never_touched_again(self):
+        waiting = pod(PodResourceClaim(name="fpga", template=InlineTemplate()))
+        other = ClassicClaimSpec(resource_class_name="changed-since")
+        metadata = ObjectMeta(name="p-fpga", namespace="ns", owner_references=(naming.owner_of(waiting),))
+        made = ClassicClaim(metadata=metadata, spec=other)
+        assert next_for_pod(waiting, World(made, waiting).around()) == []
+        assert next_for_classic(made, World(made, waiting).around()) == []
+
     @pytest.mark.req("K3063-099")
     @pytest.mark.parametrize("kind", [ClassicClaim, ResourceClaim])
     def test_a_stranger_of_that_name_blocks_the_pod(self, kind):
@@ -307,3 +316,16 @@ def test_a_classic_claim_only_loses_its_users():
     )
     assert next_for_classic(taken, World().around()) == [Release(taken, frozenset({"u1"}), False)]
     assert next_for_classic(taken, World(pod(node="n", phase="Running")).around()) == []
+
+
+@pytest.mark.req("K3063-044", "K3063-106")
+def test_other_users_of_a_classic_claim_are_theirs_to_remove():
+    group = OwnerRef(api_version="jobs/v1", kind="Group", name="p", uid="g1")
+    gone = OwnerRef(api_version="v1", kind="Pod", name="p", uid="u1")
+    taken = ClassicClaim(
+        metadata=ObjectMeta(name="c", namespace="ns"),
+        status=ClassicClaimStatus(phase="Allocated", reserved_for=(group, gone)),
+    )
+    assert next_for_classic(taken, World().around()) == [Release(taken, frozenset({"u1"}), False)]
+    left = msgspec.structs.replace(taken, status=ClassicClaimStatus(phase="Allocated", reserved_for=(group,)))
+    assert next_for_classic(left, World().around()) == []

@@ -108,7 +108,7 @@ def test_an_immediate_claim_on_the_wrong_node_says_why():
     )
 
 
-@req("K3063-089", "K3063-109", "K3063-110", "K3063-112")
+@req("K3063-089", "K3063-109", "K3063-110", "K3063-112", "K3063-161")
 def test_a_pending_claim_refuses_only_what_its_driver_declined():
     claim = proposed(declined=("a",), availableOnNodes={"nodeSelectorTerms": [_rack("1")]})
     said = opinion(claim)
@@ -194,6 +194,7 @@ def test_another_node_is_asked_for_when_the_driver_declined():
     assert [(each.potential_nodes, each.selected_node) for each in step.actions] == [(("a", "b"), "b")]
 
 
+@req("K3063-152")
 def test_a_node_the_driver_gave_up_is_asked_for_again_or_another():
     """The driver unset the node without declining it."""
     step = next_step(subject(proposed("a", "b")), ["b", "a"], "b")
