@@ -10,6 +10,7 @@
     queue.done(uid)                it has its node
     queue.park(entry, signals, again=..., prompt=..., since=...) -> Place
                                    it was not placed; set `entry.verdict` and `entry.plugins` before
+    queue.recall()                 a loop begins anew: whoever was being tried is put back
     queue.wake(signal)             something happened
     queue.moment                   the number of the last signal, for `since`
     queue.lengths(), queue.unschedulable(), queue.in_flight, queue.get(uid), len(queue)
@@ -185,6 +186,11 @@ class Queue:
             self._sleep(entry, Place.WAITING, signals)
             self._told(entry, "ScheduleAttemptFailure")
         return entry.place
+
+    def recall(self) -> None:
+        """Nobody tries a pod now: put back whoever was taken by a loop that ended too early to tell."""
+        for entry in list(self._entries.values()):
+            self.park(entry, frozenset(), again=True)
 
     def wake(self, signal: Signal) -> None:
         """Something happened: whoever waits for it is tried again."""

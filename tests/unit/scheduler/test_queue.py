@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 from msgspec.structs import replace
 
-from dray.client.tempo import Tempo
-from dray.clock import ManualClock
-from dray.placement.verdicts import Signal, Topic, Verdict
+from dray.placement.verdicts import Signal, Topic
 from dray.scheduler.entry import Place
-from dray.scheduler.queue import GATES, Queue, Terms
+from dray.scheduler.queue import Terms
 from tests.unit.scheduler.waiting import DEVICES, ROOM, Room, pod, recorded
 
 CLAIM = Signal(Topic.CLAIM, "ns/x")
@@ -285,62 +281,6 @@ def test_an_update_of_a_pod_nobody_knew_adds_it():
     assert room.order() == ["a"]
 
 
-def test_a_pod_with_gates_waits_until_the_last_is_gone():
-    room = Room()
-    room.queue.add(pod(gates=("one", "two")))
-    entry = room.entry("a")
-    assert room.places() == {"gated": 1}
-    assert entry.verdict == "waiting for scheduling gates: one, two"
-    assert room.queue.unschedulable() == {(GATES, "dray"): 1}
-    room.queue.update(pod(gates=("one", "two")), pod(gates=("two",)))
-    assert room.places() == {"gated": 1}
-    room.clock.advance(1000)
-    assert room.order() == []
-    room.queue.update(pod(gates=("two",)), pod())
-    entry = room.take()
-    assert (entry.verdict, entry.plugins, entry.ready, entry.attempts) == ("", frozenset(), 1000, 1)
-
-
-def test_a_pod_that_may_not_be_tried_yet_is_judged_again_when_its_signals_come():
-    room = Room()
-    room.verdicts["a"] = Verdict("P", "no claim", frozenset({CLAIM}))
-    room.queue.add(pod())
-    room.queue.wake(DEVICES)
-    assert room.places() == {"gated": 1}
-    room.verdicts["a"] = Verdict("P", "no class", frozenset({ROOM}))
-    room.queue.wake(CLAIM)
-    assert room.places() == {"gated": 1}
-    assert room.entry("a").verdict == "no class"
-    del room.verdicts["a"]
-    room.queue.wake(CLAIM)
-    assert room.places() == {"gated": 1}
-    room.queue.wake(ROOM)
-    assert room.order() == ["a"]
-
-
-def test_a_gated_pod_is_judged_again_after_five_minutes():
-    room = Room()
-    room.verdicts["a"] = Verdict("P", "no claim", frozenset({CLAIM}))
-    room.queue.add(pod())
-    room.clock.advance(300)
-    assert room.order() == []
-    del room.verdicts["a"]
-    room.clock.advance(300)
-    assert room.order() == ["a"]
-
-
-def test_a_pod_that_lost_its_claim_while_it_was_tried_is_gated_and_then_left_alone():
-    room = Room()
-    room.queue.add(pod())
-    entry = room.take()
-    room.verdicts["a"] = Verdict("P", "no claim", frozenset({CLAIM}))
-    room.queue.wake(CLAIM)
-    assert room.queue.park(entry, frozenset({CLAIM})) is Place.GATED
-    del room.verdicts["a"]
-    room.queue.wake(CLAIM)
-    assert room.places() == {"backoff": 1}
-
-
 def test_who_refused_is_counted_until_the_next_attempt():
     room = Room()
     for name in "ab":
@@ -359,82 +299,15 @@ def test_who_refused_is_counted_until_the_next_attempt():
     assert room.queue.unschedulable() == {}
 
 
-def test_next_waits_for_a_pod_to_come():
-    async def scene() -> str:
-        queue = Queue(Tempo(ManualClock()))
-        waits = asyncio.create_task(queue.next())
-        await asyncio.sleep(0)
-        assert not waits.done()
-        queue.add(pod())
-        return (await waits).name
-
-    assert asyncio.run(scene()) == "ns/a"
-
-
-def test_next_sleeps_until_the_first_backoff_is_over():
+def test_a_loop_that_begins_anew_finds_what_the_last_one_took():
     room = Room()
-    for name in "ab":
+    room.waiting("waits", DEVICES)
+    for name in "abc":
         room.queue.add(pod(name))
-        room.queue.park(room.take(), frozenset(), again=True)
-        room.clock.advance(0.25)
-
-    async def scene() -> list[tuple[str, float]]:
-        return [((await room.queue.next()).name, room.clock.monotonic()) for _ in range(2)]
-
-    assert asyncio.run(scene()) == [("ns/a", 1), ("ns/b", 1.25)]
-
-
-def test_next_sleeps_no_longer_than_anybody_waits():
-    room = Room()
-    room.waiting("a", DEVICES)
-    room.queue.add(pod("gone"))
-    room.queue.park(room.take(), frozenset(), again=True)
-    room.queue.remove("uid-gone")
-    assert asyncio.run(room.queue.next()).name == "ns/a"
-    assert room.clock.monotonic() == 300
-
-
-def test_a_signal_ends_the_sleep_of_next():
-    async def never(_seconds: float) -> None:
-        await asyncio.Event().wait()
-
-    async def scene() -> str:
-        clock = ManualClock()
-        queue = Queue(Tempo(clock, never))
-        queue.add(pod())
-        queue.park(await queue.next(), frozenset({DEVICES}))
-        waits = asyncio.create_task(queue.next())
-        await asyncio.sleep(0.01)
-        clock.advance(2)
-        queue.wake(DEVICES)
-        return (await asyncio.wait_for(waits, 5)).name
-
-    assert asyncio.run(scene()) == "ns/a"
-
-
-def test_every_taker_gets_a_pod_of_its_own():
-    async def scene() -> set[str]:
-        queue = Queue(Tempo(ManualClock()))
-        takers = [asyncio.create_task(queue.next()) for _ in range(3)]
-        await asyncio.sleep(0)
-        for name in "abc":
-            queue.add(pod(name))
-        return {entry.name for entry in await asyncio.gather(*takers)}
-
-    assert asyncio.run(scene()) == {"ns/a", "ns/b", "ns/c"}
-
-
-def test_next_can_be_given_up():
-    async def scene() -> None:
-        queue = Queue(Tempo())
-        queue.add(pod())
-        queue.park(await queue.next(), frozenset({DEVICES}))
-        waits = asyncio.create_task(queue.next())
-        await asyncio.sleep(0.01)
-        waits.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await waits
-        await asyncio.sleep(0.01)
-        assert asyncio.all_tasks() == {asyncio.current_task()}
-
-    asyncio.run(scene())
+        room.take()
+    room.queue.done("uid-c")
+    room.queue.recall()
+    assert room.places() == {"backoff": 2, "unschedulable": 1}
+    assert room.queue.in_flight == 0
+    room.clock.advance(1)
+    assert room.order() == ["a", "b"]

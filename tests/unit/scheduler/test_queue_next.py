@@ -1,0 +1,93 @@
+"""Waiting for the next pod: as long as needed and no longer."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from dray.client.tempo import Tempo
+from dray.clock import ManualClock
+from dray.scheduler.queue import Queue
+from tests.unit.scheduler.waiting import DEVICES, Room, pod
+
+
+def test_next_waits_for_a_pod_to_come():
+    async def scene() -> str:
+        queue = Queue(Tempo(ManualClock()))
+        waits = asyncio.create_task(queue.next())
+        await asyncio.sleep(0)
+        assert not waits.done()
+        queue.add(pod())
+        return (await waits).name
+
+    assert asyncio.run(scene()) == "ns/a"
+
+
+def test_next_sleeps_until_the_first_backoff_is_over():
+    room = Room()
+    for name in "ab":
+        room.queue.add(pod(name))
+        room.queue.park(room.take(), frozenset(), again=True)
+        room.clock.advance(0.25)
+
+    async def scene() -> list[tuple[str, float]]:
+        return [((await room.queue.next()).name, room.clock.monotonic()) for _ in range(2)]
+
+    assert asyncio.run(scene()) == [("ns/a", 1), ("ns/b", 1.25)]
+
+
+def test_next_sleeps_no_longer_than_anybody_waits():
+    room = Room()
+    room.waiting("a", DEVICES)
+    room.queue.add(pod("gone"))
+    room.queue.park(room.take(), frozenset(), again=True)
+    room.queue.remove("uid-gone")
+    assert asyncio.run(room.queue.next()).name == "ns/a"
+    assert room.clock.monotonic() == 300
+
+
+def test_a_signal_ends_the_sleep_of_next():
+    async def never(_seconds: float) -> None:
+        await asyncio.Event().wait()
+
+    async def scene() -> str:
+        clock = ManualClock()
+        queue = Queue(Tempo(clock, never))
+        queue.add(pod())
+        queue.park(await queue.next(), frozenset({DEVICES}))
+        waits = asyncio.create_task(queue.next())
+        await asyncio.sleep(0.01)
+        clock.advance(2)
+        queue.wake(DEVICES)
+        return (await asyncio.wait_for(waits, 5)).name
+
+    assert asyncio.run(scene()) == "ns/a"
+
+
+def test_every_taker_gets_a_pod_of_its_own():
+    async def scene() -> set[str]:
+        queue = Queue(Tempo(ManualClock()))
+        takers = [asyncio.create_task(queue.next()) for _ in range(3)]
+        await asyncio.sleep(0)
+        for name in "abc":
+            queue.add(pod(name))
+        return {entry.name for entry in await asyncio.gather(*takers)}
+
+    assert asyncio.run(scene()) == {"ns/a", "ns/b", "ns/c"}
+
+
+def test_next_can_be_given_up():
+    async def scene() -> None:
+        queue = Queue(Tempo())
+        queue.add(pod())
+        queue.park(await queue.next(), frozenset({DEVICES}))
+        waits = asyncio.create_task(queue.next())
+        await asyncio.sleep(0.01)
+        waits.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waits
+        await asyncio.sleep(0.01)
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    asyncio.run(scene())
