@@ -294,3 +294,28 @@ async def test_a_pod_that_is_not_seen_yet_keeps_its_reservation(tmp_path):
 
 async def _one(value: Any) -> Any:
     return value
+
+
+async def test_a_controller_that_is_killed_again_and_again_leaves_nothing_half_done(tmp_path):
+    """Whatever it had begun is found and finished: one claim per pod, recorded, and none after its pod."""
+    count = 40
+    async with world(WAY, tmp_path) as here:
+        await here.make(template("t"))
+
+        async def churn() -> None:
+            for number in range(count):
+                await here.make(pod(f"p-{number}", by_template()))
+                if number % 2:
+                    await here.delete(f"p-{number - 1}")
+
+        work = asyncio.create_task(churn())
+        for length in (0.005, 0.02, 0.01, 0.04, 0.015, 0.03):
+            async with here.controlled():
+                await asyncio.sleep(length)
+        await work
+        async with here.controlled():
+            for number in range(1, count, 2):
+                await here.until_recorded(f"p-{number}")
+            await here.until(here.claims, lambda claims: len(claims) == count // 2)
+            names = [(await here.recorded(f"p-{number}"))["gpu"] for number in range(1, count, 2)]
+            assert sorted(each.metadata.name for each in await here.claims()) == sorted(map(str, names))

@@ -11,9 +11,9 @@ from typing import Any, Final
 from dray.api.core import Namespace
 from dray.client.client import Client
 from dray.client.failures import AlreadyExists, Conflict, Forbidden, NotFound
-from dray.client.informer import Informer
+from dray.client.informer import Informer, Ways
 from dray.client.places import key_of, kind_called
-from dray.controllers.sights import USUAL
+from dray.controllers.sights import ways
 from dray.controllers.workqueue import WorkQueue
 from dray.telemetry.logs import Log
 from dray.telemetry.metrics import Metrics
@@ -28,8 +28,9 @@ class AccountController:
 
     def __init__(self, client: Client, metrics: Metrics, log: Log) -> None:
         self._client, self._log = client, log
-        self._namespaces = Informer(client, Namespace, ways=USUAL)
-        self._accounts = Informer(client, ACCOUNT, field_selector=f"metadata.name={DEFAULT}")
+        self._namespaces = Informer(client, Namespace, ways=ways(log))
+        how = Ways(trouble=ways(log).trouble)
+        self._accounts = Informer(client, ACCOUNT, field_selector=f"metadata.name={DEFAULT}", ways=how)
         self.informers: tuple[Informer[Any], ...] = (self._namespaces, self._accounts)
         self.queue: WorkQueue[str] = WorkQueue(QUEUE, client.habits.tempo, metrics)
         self._namespaces.listen(lambda namespace: self.queue.add(namespace.metadata.name))

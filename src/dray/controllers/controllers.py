@@ -102,7 +102,7 @@ class Controllers:
     async def _lead(self) -> None:
         client, choices = self._client, self._choices
         recorder = EventRecorder(client, NAME, choices.identity)
-        sights = self._sights = Sights(client, classic=await self._serves_classic())
+        sights = self._sights = Sights(client, choices.log, classic=await self._serves_classic())
         members = self._members(sights, recorder)
         informers = [*sights.informers(), *(each for member in members for each in member.informers)]
         self._queues = [member.queue for member in members]

@@ -21,7 +21,7 @@ from dray.client.failures import Conflict, NotFound
 from dray.client.informer import Informer
 from dray.client.places import Key
 from dray.clock import timestamp
-from dray.controllers.sights import NODE, USUAL, Sights
+from dray.controllers.sights import NODE, Sights, ways
 from dray.controllers.workqueue import WorkQueue
 from dray.telemetry.logs import Log
 from dray.telemetry.metrics import Metrics
@@ -48,7 +48,7 @@ class OrphanController:
         self._client, self._sights, self._recorder, self._log = client, sights, recorder, log
         self._grace = grace
         self._clock = client.habits.tempo.clock
-        self._nodes = Informer(client, Node, ways=USUAL)
+        self._nodes = Informer(client, Node, ways=ways(log))
         self.informers: tuple[Informer[Any], ...] = (self._nodes,)
         self.queue: WorkQueue[Key] = WorkQueue(QUEUE, client.habits.tempo, metrics)
         self._absent_since: dict[str, float] = {}

@@ -14,6 +14,7 @@ from dray.claims.lifecycle import Surroundings
 from dray.client.client import Client
 from dray.client.informer import Informer, Ways, without_managed_fields
 from dray.controllers.recent import Recent
+from dray.telemetry.logs import Log
 
 OWNER, CONSUMER, TEMPLATE, CLAIM, INLINE = "owner", "consumer", "template", "claim", "inline"
 NODE: Final = "node"
@@ -21,17 +22,24 @@ REMEMBERED: Final = 100_000
 """How many pods that were seen to go are remembered."""
 
 
-USUAL: Final = Ways(keep=without_managed_fields)
+def ways(log: Log) -> Ways:
+    """How the controllers look: without what they do not read, and not in silence when they see nothing."""
+
+    def troubled(failed: Exception) -> None:
+        log.warning("objects cannot be watched just now", why=str(failed))
+
+    return Ways(keep=without_managed_fields, trouble=troubled)
 
 
 class Sights:
     """Pods, claims and templates, as they are."""
 
-    def __init__(self, client: Client, *, classic: bool, ways: Ways = USUAL) -> None:
-        self.pods = Informer(client, Pod, ways=ways)
-        self.claims = Informer(client, ResourceClaim, ways=ways)
-        self.templates = Informer(client, ResourceClaimTemplate, ways=ways)
-        self.classic = Informer(client, ClassicClaim, ways=ways) if classic else None
+    def __init__(self, client: Client, log: Log, *, classic: bool) -> None:
+        how = ways(log)
+        self.pods = Informer(client, Pod, ways=how)
+        self.claims = Informer(client, ResourceClaim, ways=how)
+        self.templates = Informer(client, ResourceClaimTemplate, ways=how)
+        self.classic = Informer(client, ClassicClaim, ways=how) if classic else None
         self.claims.add_index(OWNER, _owners)
         self.claims.add_index(CONSUMER, _consumers)
         self.pods.add_index(TEMPLATE, _templates)

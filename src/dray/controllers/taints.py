@@ -26,7 +26,7 @@ from dray.client.informer import Informer
 from dray.client.places import Key
 from dray.clock import timestamp
 from dray.controllers import metrics as measures
-from dray.controllers.sights import CONSUMER, USUAL, Sights
+from dray.controllers.sights import CONSUMER, Sights, ways
 from dray.controllers.workqueue import WorkQueue
 from dray.telemetry.logs import Log
 from dray.telemetry.metrics import Metrics
@@ -47,7 +47,7 @@ class TaintController:
         self._client, self._sights = client, sights
         self._recorder, self._metrics, self._log = recorder, metrics, log
         self._clock = client.habits.tempo.clock
-        self._slices = Informer(client, ResourceSlice, ways=USUAL)
+        self._slices = Informer(client, ResourceSlice, ways=ways(log))
         self.informers: tuple[Informer[Any], ...] = (self._slices,)
         sights.claims.add_index(_DEVICE, _places)
         self._taints: dict[Place, dict[Key, tuple[DeviceTaint, ...]]] = {}
