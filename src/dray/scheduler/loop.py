@@ -104,7 +104,9 @@ class Scheduler:
 
     async def _lead(self) -> None:
         self._choices.log.info("scheduling", pods=len(self._queue), nodes=len(self._sights.nodes))
-        self._queue.recall()  # a task that is cancelled before it begins puts nothing back
+        # A task that was cancelled before it began has put nothing back: neither its pod nor its room.
+        self._queue.recall()
+        self._room, self._aside = asyncio.Semaphore(self._choices.in_flight), set()
         async with asyncio.TaskGroup() as writing:
             while True:
                 async with self._room:  # leadership may end while nobody is there to be tried
