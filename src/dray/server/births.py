@@ -73,7 +73,7 @@ def at_birth(
 
 def over_time(kind: Kind, metadata: Metadata, stored: Metadata, *, changed: bool) -> dict[str, Any]:
     """The metadata of a changed object; who changes what only the server writes is refused later."""
-    kept: dict[str, Any] = {**metadata, "generation": None, "selfLink": None}
+    kept = {field: value for field, value in metadata.items() if field not in ("generation", "selfLink")}
     for field in _OWNED:
         if field in stored and kept.get(field) in (None, "", 0):
             kept[field] = stored[field]

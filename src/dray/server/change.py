@@ -17,6 +17,7 @@ import msgspec
 
 from dray.api.kinds import Kind
 from dray.server.call import Request
+from dray.server.drafts import Draft
 from dray.server.held import Held
 from dray.store import Compare, Write
 
@@ -27,8 +28,8 @@ class Change(msgspec.Struct, frozen=True, dict=True):
     """One object, before and after.
 
     `operation` is what happens in the store, whatever the verb: a patch may create, an update may delete
-    (when the last finalizer goes). `document` and `view` are the object as it would be, in the internal
-    version; both are None when it is deleted.
+    (when the last finalizer goes). `draft` is the object as it would be, in the internal version; None when
+    it is deleted, and so are `document` and `view`, which are read from it.
     """
 
     request: Request
@@ -37,8 +38,17 @@ class Change(msgspec.Struct, frozen=True, dict=True):
     namespace: str
     name: str
     old: Held | None
-    document: Mapping[str, Any] | None
-    view: Any
+    draft: Draft | None
+
+    @property
+    def document(self) -> Mapping[str, Any] | None:
+        """The object as it would be, as plain values."""
+        return None if self.draft is None else self.draft.document
+
+    @property
+    def view(self) -> Any:
+        """The object as it would be, as its struct."""
+        return None if self.draft is None else self.draft.view
 
     @property
     def subresource(self) -> str:

@@ -18,16 +18,52 @@ from msgspec.structs import replace
 from dray.api.codec import decode_document, to_document, view_of
 from dray.api.defaults import with_defaults
 from dray.api.gated import DroppedField, Gatekeeper
+from dray.api.jsontext import read_json, write_json
 from dray.api.kinds import Kind
 from dray.api.meta import ObjectMeta
 from dray.api.shape import examine
-from dray.server.held import Held
+from dray.server.held import Held, stored_bytes, stored_struct, teach
 
 
 @lru_cache(maxsize=256)
 def _unborn(kind: Kind) -> Any:
     """An object of which nothing is known yet."""
     return kind.type()
+
+
+@lru_cache(maxsize=256)
+def _parts(kind: Kind) -> dict[str, str]:
+    """The fields of a closed kind beside its metadata, and what they are called in documents."""
+    known = msgspec.structs.fields(kind.type)
+    envelope = ("api_version", "kind", "metadata")
+    return {field.name: field.encode_name for field in known if field.name not in envelope}
+
+
+@lru_cache(maxsize=256)
+def _counted(kind: Kind) -> tuple[str, ...]:
+    return tuple(name for name in _parts(kind) if name != "status")
+
+
+def _write_part(document: dict[str, Any], name: str, part: Any, unborn: Any, field: str) -> None:
+    """Write a part of a struct into a document, unless it says nothing."""
+    if part is not None and part != getattr(unborn, field):
+        document[name] = read_json(write_json(part))
+
+
+def _substance(document: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in document.items() if name not in ("metadata", "status")}
+
+
+def _untimed(document: Mapping[str, Any]) -> dict[str, Any]:
+    """All but the times at which fields were written: those alone are no reason to write."""
+    metadata = document["metadata"]
+    fields = [{**entry, "time": None} for entry in metadata.get("managedFields") or ()]
+    return {**document, "metadata": {**metadata, "managedFields": fields}}
+
+
+def _without_times(metadata: ObjectMeta) -> ObjectMeta:
+    fields = tuple({**entry, "time": None} for entry in metadata.managed_fields)
+    return replace(metadata, managed_fields=fields)
 
 
 class Draft:
@@ -93,6 +129,19 @@ class Draft:
         return self._metadata
 
     @property
+    def stored(self) -> bytes:
+        """The draft as it is kept."""
+        if self._document is None and not self.kind.open:
+            return stored_struct(self.view)
+        return stored_bytes(self.kind, self.document)
+
+    def teach(self, held: Held) -> None:
+        """Let others have the struct, now that the draft is stored as `held`."""
+        if self._view is not None:
+            metadata = replace(self._view.metadata, resource_version=str(held.revision))
+            teach(held, replace(self._view, metadata=metadata))
+
+    @property
     def _written(self) -> dict[str, Any] | None:
         """The document of an open kind; that of a closed one only when it was asked for already."""
         return self.document if self.kind.open else self._document
@@ -128,7 +177,9 @@ class Draft:
         """The draft with another top-level field; `part` is the same for the struct of a closed kind."""
         written = self._written
         if written is None:
-            return Draft(self.kind, None, replace(self.view, **{name: part}))
+            draft = Draft(self.kind, None, replace(self.view, **{name: part}))
+            draft._metadata = self._metadata
+            return draft
         document = {field: kept for field, kept in written.items() if field != name}
         if value is not None:
             document[name] = value
@@ -147,6 +198,35 @@ class Draft:
         if self._document is None and fresh is self.view.status:
             return self
         return self.with_field("status", written, fresh)
+
+    def differs_from(self, other: Draft) -> bool:
+        """Whether anything but metadata and status is different; a change of generation is counted by it."""
+        if self.kind.open:
+            return _substance(self.document) != _substance(other.document)
+        mine, others = self.view, other.view
+        return any(getattr(mine, name) != getattr(others, name) for name in _counted(self.kind))
+
+    def is_like(self, other: Draft) -> bool:
+        """Whether nothing is different but the times at which fields were written."""
+        if self.kind.open:
+            return _untimed(self.document) == _untimed(other.document)
+        mine, others = self.view, other.view
+        if any(getattr(mine, name) != getattr(others, name) for name in _parts(self.kind)):
+            return False
+        return _without_times(mine.metadata) == _without_times(others.metadata)
+
+    def beside(self, other: Draft) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Documents of this and of another draft, at least of what differs between them."""
+        if self.kind.open or (self._document is not None and other._document is not None):
+            return self.document, other.document
+        here, there = {"metadata": self.metadata}, {"metadata": other.metadata}
+        mine, others = self.view, other.view
+        for field, name in _parts(self.kind).items():
+            one, two = getattr(mine, field), getattr(others, field)
+            if one is not two and one != two:
+                _write_part(here, name, one, _unborn(self.kind), field)
+                _write_part(there, name, two, _unborn(self.kind), field)
+        return here, there
 
     def filled(self, now: str) -> Draft:
         """The draft with the defaults of its kind."""

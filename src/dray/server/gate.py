@@ -15,6 +15,7 @@ import asyncio
 from collections import OrderedDict, deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from types import TracebackType
 from typing import TypeVar
 
@@ -33,27 +34,28 @@ class PriorityClass:
 
     name: str
     share: float
-    holds: Callable[[Call, User], bool]
+    holds: Callable[[bool, str, tuple[str, ...]], bool]
+    """Asked whether it is about a lease, by whom, and of which groups they are."""
     about: str
 
 
 _HEALTH = frozenset({"/healthz", "/livez", "/readyz", "/version"})
 
 
-def _is_system(call: Call, user: User) -> bool:
-    return MASTERS in user.groups or NODES in user.groups or user.name.startswith("system:kube-")
+def _is_system(lease: bool, user: str, groups: tuple[str, ...]) -> bool:
+    return MASTERS in groups or NODES in groups or user.startswith(("system:kube-", "dray:"))
 
 
 CLASSES: tuple[PriorityClass, ...] = (
     PriorityClass(
         "leases",
         1.0,
-        lambda call, user: call.plural == "leases" and user.name != ANONYMOUS,
+        lambda lease, user, groups: lease and user != ANONYMOUS,
         "leases, so that nobody loses its leadership or is thought dead because the server is busy",
     ),
     PriorityClass("system", 0.95, _is_system, "administrators, nodes, scheduler and controllers"),
-    PriorityClass("others", 0.75, lambda call, user: user.name != ANONYMOUS, "everybody else"),
-    PriorityClass("anonymous", 0.25, lambda call, user: True, "who has no name"),
+    PriorityClass("others", 0.75, lambda lease, user, groups: user != ANONYMOUS, "everybody else"),
+    PriorityClass("anonymous", 0.25, lambda lease, user, groups: True, "who has no name"),
 )
 """The classes, first match; health checks are in none and always pass."""
 
@@ -186,8 +188,13 @@ def _count(counts: dict[_Key, int], key: _Key, by: int) -> None:
 
 def rank_of(call: Call, user: User) -> int:
     """The place of a request's class in the table."""
+    return _rank(call.plural == "leases", user.name, user.groups)
+
+
+@lru_cache(maxsize=4096)
+def _rank(lease: bool, user: str, groups: tuple[str, ...]) -> int:
     for rank, row in enumerate(CLASSES):
-        if row.holds(call, user):
+        if row.holds(lease, user, groups):
             return rank
     return len(CLASSES) - 1
 

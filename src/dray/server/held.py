@@ -3,18 +3,20 @@
 Theory of operation: an object is kept as the JSON of its internal version without `resourceVersion`, which is
 the revision of its last write and known to the store. To serve it, the version is spliced in behind the
 opening that all objects of a kind share; nothing is parsed. What is parsed on demand is not kept, but for
-the newest few: most objects are read far less often than they lie in memory.
+the newest: most objects are read far less often than they lie in memory. Whoever stores an object has its
+struct at hand and teaches it, because what was just written is what is asked for next.
 
 Rules for this file: keys and bytes are made and taken apart here and nowhere else.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from dray.api.codec import decode_kept
 from dray.api.jsontext import read_json, write_json
@@ -115,13 +117,44 @@ class Held(msgspec.Struct, frozen=True, gc=False):
     @property
     def metadata(self) -> Metadata:
         """What a list or watch must know of an object to choose it."""
-        return _HEAD.decode(self.value).metadata
+        found: Metadata = _metadata(self)
+        return found
 
 
-# Whoever decides on a change asks for the stored object several times, one after the other.
-@lru_cache(maxsize=16)
-def _view(held: Held) -> Any:
-    return decode_kept(held.kind, held.served)
+KEPT = 2048
+"""So many structs of each sort are kept."""
+LIGHT = 8 * 1024
+"""Longer texts are read again: few of them would fill the memory."""
+
+
+class _Newest:
+    """What was read of the newest objects."""
+
+    def __init__(self, read: Callable[[Held], Any]) -> None:
+        self._read = read
+        self._known: dict[Held, Any] = {}
+
+    def __call__(self, held: Held) -> Any:
+        found = self._known.get(held)
+        if found is None:
+            found = self._read(held)
+            self.teach(held, found)
+        return found
+
+    def teach(self, held: Held, found: Any) -> None:
+        if len(held.value) <= LIGHT:
+            if len(self._known) >= KEPT:
+                del self._known[next(iter(self._known))]
+            self._known[held] = found
+
+
+_view = _Newest(lambda held: decode_kept(held.kind, held.served))
+_metadata = _Newest(lambda held: _HEAD.decode(held.value).metadata)
+
+
+def teach(held: Held, view: Any) -> None:
+    """Keep the struct of an object for whoever asks next."""
+    _view.teach(held, view)
 
 
 class Metadata(msgspec.Struct, frozen=True, rename="camel"):
@@ -144,7 +177,7 @@ class _Head(msgspec.Struct, frozen=True):
     metadata: Metadata
 
 
-_HEAD = msgspec.json.Decoder(_Head)
+_HEAD: msgspec.json.Decoder[_Head] = msgspec.json.Decoder(_Head)
 
 
 def stored_bytes(kind: Kind, document: Mapping[str, Any]) -> bytes:
@@ -157,3 +190,10 @@ def stored_bytes(kind: Kind, document: Mapping[str, Any]) -> bytes:
         "metadata": metadata,
     }
     return write_json(ordered | rest)
+
+
+def stored_struct(obj: Any) -> bytes:
+    """The same of a closed kind's struct, whose fields stand in that order already."""
+    if obj.metadata.resource_version:
+        obj = replace(obj, metadata=replace(obj.metadata, resource_version=""))
+    return write_json(obj)

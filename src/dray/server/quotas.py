@@ -169,7 +169,7 @@ def _difference(change: Change) -> Usage:
     """What a change adds under each name; below zero what it gives back."""
     kind = keeper(change.kind)
     before = {} if change.operation == CREATE or change.old is None else quota.usage(kind, change.old.value)
-    after = {} if change.operation == DELETE or change.document is None else _usage(change, kind)
+    after = {} if change.operation == DELETE or change.draft is None else _usage(change, kind)
     names = before.keys() | after.keys()
     return {name: d for name in sorted(names) if (d := after.get(name, 0) - before.get(name, 0))}
 
@@ -203,9 +203,9 @@ def _is_news(change: Change) -> bool:
 
 
 def _warnings(change: Change) -> list[str]:
-    if change.document is None:
+    if change.draft is None:
         return []
-    spec = change.document.get("spec") or {}
+    spec = change.draft.document.get("spec") or {}
     if spec.get("scopes") or spec.get("scopeSelector"):
         return [
             "spec: quotas with scopes limit nothing here; write one without scopes for "

@@ -24,7 +24,7 @@ from dray.server.call import Request
 from dray.server.change import CREATE, DELETE, UPDATE, Change, Rule
 from dray.server.drafts import Draft
 from dray.server.failures import conflict, too_large, unavailable
-from dray.server.held import Held, keeper, key, stored_bytes
+from dray.server.held import Held, keeper, key
 from dray.server.limits import Limits
 from dray.store import Absent, Committed, Compare, Conflict, Delete, Put, Store, Unchanged, Write
 from dray.store.errors import OutcomeUnknown, StoreError, TooLarge
@@ -134,12 +134,13 @@ class Registry:
             compares += extra.compares
             writes += extra.writes
             warnings += extra.warnings
-        value = b"" if change.document is None else stored_bytes(change.kind, change.document)
+        draft = change.draft
+        value = b"" if draft is None else draft.stored
         if len(value) > self._object_bytes:
             raise too_large(f"the object has {len(value)} bytes; at most {self._object_bytes} are stored")
         if old is not None and old.value == value and not writes:
             return Written(old, warnings=tuple(warnings))
-        writes.append(Delete(place) if change.document is None else Put(place, value))
+        writes.append(Delete(place) if draft is None else Put(place, value))
         if change.request.call.dry_run:
             return _written(change, place, value, old.revision if old else 0, warnings)
         if not change.request.audit_id:
@@ -193,18 +194,19 @@ def _change(
 ) -> Change:
     namespace, name = named
     if isinstance(wanted, Remove):
-        return Change(request, DELETE, kind, namespace, name, old, None, None)
+        return Change(request, DELETE, kind, namespace, name, old, None)
     operation = CREATE if old is None else UPDATE
-    draft = wanted.draft
-    return Change(request, operation, kind, namespace, name, old, draft.document, draft.view)
+    return Change(request, operation, kind, namespace, name, old, wanted.draft)
 
 
 def _written(change: Change, place: bytes, value: bytes, revision: int, warnings: Sequence[str]) -> Written:
-    if change.document is None:
+    if change.draft is None:
         assert change.old is not None
         last = Held(change.kind, place, change.old.value, revision)
         return Written(last, gone=True, warnings=tuple(warnings))
     held = Held(change.kind, place, value, revision)
+    if revision:
+        change.draft.teach(held)
     return Written(held, created=change.old is None, warnings=tuple(warnings))
 
 

@@ -10,7 +10,7 @@ Rules for this file: `decide` functions are called again when somebody else was 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -132,7 +132,7 @@ class Writing:
         draft = self._readable(version, kind, lambda: _writable(draft, before, subresource)).filled(now)
         draft, dropped = draft.gated(self.world.gates, before)
         warnings += map(str, dropped)
-        changed = _substance(draft.document) != _substance(before.document)
+        changed = draft.differs_from(before)
         metadata = births.over_time(kind, draft.metadata, before.metadata, changed=changed)
         if draft.metadata is not before.metadata or metadata != before.metadata:
             draft = draft.with_metadata(metadata)
@@ -143,16 +143,15 @@ class Writing:
         if fields is None:
             fields = managed.updated(
                 kind,
-                before.document,
-                draft.document,
+                *before.beside(draft),
                 manager=request.manager,
                 now=now,
                 subresource=subresource,
             )
         draft = draft.with_owners(fields)
-        if _gone(draft.document):
+        if _gone(draft):
             return Remove()
-        return Same() if _untimed(draft.document) == _untimed(before.document) else Keep(draft)
+        return Same() if draft.is_like(before) else Keep(draft)
 
     @staticmethod
     def _readable(version: str, kind: Kind, make: Callable[[], Draft]) -> Draft:
@@ -187,23 +186,11 @@ def _writable(draft: Draft, before: Draft, subresource: str) -> Draft:
     return grown(draft.with_status_of(before) if has_status(kind) else draft, before)
 
 
-def _substance(document: Mapping[str, Any]) -> dict[str, Any]:
-    """What a change of generation is counted by."""
-    return {name: value for name, value in document.items() if name not in ("metadata", "status")}
-
-
-def _untimed(document: Mapping[str, Any]) -> dict[str, Any]:
-    """All but the times at which fields were written: those alone are no reason to write."""
-    metadata = document["metadata"]
-    fields = [{**entry, "time": None} for entry in metadata.get("managedFields") or ()]
-    return {**document, "metadata": {**metadata, "managedFields": fields}}
-
-
-def _gone(document: Mapping[str, Any]) -> bool:
+def _gone(draft: Draft) -> bool:
     """Whether nothing holds a deleted object back any more."""
-    metadata = document["metadata"]
-    if not metadata.get("deletionTimestamp") or metadata.get("finalizers"):
+    metadata = draft.view.metadata
+    if not metadata.deletion_timestamp or metadata.finalizers:
         return False
-    if document["kind"] == "Namespace" and (document.get("spec") or {}).get("finalizers"):
+    if draft.kind.name == "Namespace" and (draft.document.get("spec") or {}).get("finalizers"):
         return False
-    return not metadata.get("deletionGracePeriodSeconds")
+    return not metadata.deletion_grace_period_seconds

@@ -24,6 +24,8 @@ from dray.store.base import BUFFERED_BYTES, BUFFERED_EVENTS, FIRST_REVISION, Bat
 from dray.store.errors import Closed, SlowWatcher
 
 SLASH = b"/"
+FOLDERS = 4096
+"""Of so many folders it is remembered who watches them."""
 
 
 class History(Protocol):
@@ -156,6 +158,7 @@ class Hub:
         self._limit = limit
         self._watchers: dict[bytes, set[Buffer]] = {}
         self._odd_lengths: dict[int, int] = {}
+        self._folders: dict[bytes, tuple[bytes, ...]] = {}
         self._arrivals: list[tuple[int, asyncio.Future[None]]] = []
         self._closed: Exception | None = None
 
@@ -215,6 +218,7 @@ class Hub:
     def enter(self, buffer: Buffer, prefix: bytes) -> None:
         """Put what is published under the prefix into the buffer from now on."""
         if prefix not in self._watchers:
+            self._folders.clear()
             self._watchers[prefix] = set()
             if not prefix.endswith(SLASH):
                 self._odd_lengths[len(prefix)] = self._odd_lengths.get(len(prefix), 0) + 1
@@ -226,6 +230,7 @@ class Hub:
         if self._watchers[prefix]:
             return
         del self._watchers[prefix]
+        self._folders.clear()
         if not prefix.endswith(SLASH):
             self._odd_lengths[len(prefix)] -= 1
             if not self._odd_lengths[len(prefix)]:
@@ -234,13 +239,26 @@ class Hub:
     def _hand_out(self, batch: Batch) -> None:
         seen: dict[bytes, list[Event]] = {}
         for event in batch.events:
-            for prefix in self._watched_beginnings(event.key):
+            for prefix in self._prefixes_of(event.key):
                 seen.setdefault(prefix, []).append(event)
         for prefix, events in seen.items():
             whole = len(events) == len(batch.events)
             part = batch if whole else Batch(batch.revision, tuple(events))
             for buffer in self._watchers[prefix]:
                 buffer.put(part)
+
+    def _prefixes_of(self, key: bytes) -> Sequence[bytes]:
+        """The prefixes under which somebody watches this key."""
+        if self._odd_lengths:
+            return list(self._watched_beginnings(key))
+        # Keys beside each other have the same beginnings, but for the name at the end.
+        folder = key[: key.rfind(SLASH) + 1]
+        known = self._folders.get(folder)
+        if known is None:
+            if len(self._folders) >= FOLDERS:
+                self._folders.clear()
+            known = self._folders[folder] = tuple(self._watched_beginnings(folder))
+        return known
 
     def _watched_beginnings(self, key: bytes) -> Iterator[bytes]:
         watchers = self._watchers

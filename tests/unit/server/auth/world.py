@@ -16,6 +16,7 @@ from dray.server.auth.defaults import bootstrap_documents
 from dray.server.cache import Cache
 from dray.server.call import AUTHENTICATED, Call, Request, User
 from dray.server.change import CREATE, DELETE, UPDATE, Change, Extra
+from dray.server.drafts import Draft
 from dray.server.failures import Failure
 from dray.server.held import Held, key, stored_bytes
 from dray.store import Delete, Put, Store, open_store
@@ -139,7 +140,8 @@ def change_of(
     )
     held = None if old is None else held_of(old)
     view = None if new is None else decode_document(deepcopy(dict(new))).object
-    return Change(Request(call, user), operation, kind, namespace, name, held, new, view)
+    draft = None if new is None else Draft(kind, dict(new), view)
+    return Change(Request(call, user), operation, kind, namespace, name, held, draft)
 
 
 def held_of(document: Mapping[str, Any]) -> Held:
