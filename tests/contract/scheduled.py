@@ -15,6 +15,7 @@ from dray.api.core import Pod
 from dray.api.resource import ResourceClaim
 from dray.client.caller import Habits
 from dray.client.client import Client
+from dray.client.places import kind_called
 from dray.client.tempo import Tempo
 from dray.gates import GateSet
 from dray.scheduler.choices import Choices
@@ -23,6 +24,12 @@ from dray.scheduler.queue import Terms
 from tests.contract.controlled import World
 from tests.contract.documents import device_class
 from tests.contract.servers import reaching
+from tests.contract.unruly import Unruly
+
+SCHEDULER = "dray:scheduler"
+"""Who the scheduler is: somebody with the rights of its role, and no others."""
+
+NODE = kind_called("Node")
 
 Document = dict[str, Any]
 DRIVER = "gpu.example.com"
@@ -116,7 +123,7 @@ class Place(World):
     @asynccontextmanager
     async def scheduling(self, client: Client | None = None, **more: Any) -> AsyncIterator[Scheduler]:
         """A scheduler while the block lasts; a fault in it fails the test."""
-        scheduler = Scheduler(client or self.reach.client(), choices(**more))
+        scheduler = Scheduler(client or self.reach.client(user=SCHEDULER), choices(**more))
         task = asyncio.create_task(scheduler.run())
         ready = asyncio.create_task(scheduler.ready.wait())
         await asyncio.wait((task, ready), return_when=asyncio.FIRST_COMPLETED)
@@ -131,9 +138,10 @@ class Place(World):
             if fault is not None:
                 raise fault
 
-    def patient(self, tempo: Tempo) -> Client:
-        """A client with a clock of its own."""
-        return self.reach.client(Habits(tempo=tempo))
+    def unruly(self, tempo: Tempo | None = None) -> tuple[Client, Unruly]:
+        """A client for a scheduler over a way that tests meddle with, perhaps with a clock of its own."""
+        transport = Unruly(self.reach._transport(SCHEDULER))
+        return Client(transport, Habits(tempo=tempo or Tempo())), transport
 
     async def cluster(self, nodes: int = 2, devices: int = 2) -> None:
         """Nodes `node-a`, `node-b` ... with devices `gpu-0` ... each, and their class."""

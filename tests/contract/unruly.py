@@ -1,0 +1,77 @@
+"""A way to a server that tests meddle with: answers and events come late, in any order, or not at all."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+from dray.client.transport import LONGEST_CALL, Reply, Request, Stream, Transport
+
+Meddling = Callable[[Request], Awaitable[None]]
+
+
+async def leave_alone(_request: Request) -> None:
+    return None
+
+
+class Unruly:
+    """A transport that asks first: before a request goes out, before its answer comes in, before an event."""
+
+    def __init__(self, inner: Transport) -> None:
+        self._inner = inner
+        self.before: Meddling = leave_alone
+        self.after: Meddling = leave_alone
+        self.event: Meddling = leave_alone
+        self.asked: list[Request] = []
+
+    @property
+    def address(self) -> str:
+        return self._inner.address
+
+    async def request(self, request: Request, *, timeout: float = LONGEST_CALL) -> Reply:
+        self.asked.append(request)
+        await self.before(request)
+        reply = await self._inner.request(request, timeout=timeout)
+        await self.after(request)
+        return reply
+
+    @asynccontextmanager
+    async def stream(self, request: Request, *, silence: float) -> AsyncIterator[Stream]:
+        async with self._inner.stream(request, silence=silence) as stream:
+            yield Stream(stream.code, stream.headers, self._late(request, stream.chunks))
+
+    async def _late(self, request: Request, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        async for chunk in chunks:
+            await self.event(request)
+            yield chunk
+
+    async def close(self) -> None:
+        await self._inner.close()
+
+    def count(self, method: str, *parts: str) -> int:
+        """How many requests of a method had all these parts in their path."""
+        return sum(1 for each in self.asked if each.method == method and all(p in each.path for p in parts))
+
+
+class Door:
+    """Stops the requests it is asked about until it is opened; tells when the first has come."""
+
+    def __init__(self, method: str, *parts: str, most: int = 1_000_000) -> None:
+        self._method, self._parts, self._left = method, parts, most
+        self._open = asyncio.Event()
+        self.reached = asyncio.Event()
+        self.waiting = 0
+
+    async def __call__(self, request: Request) -> None:
+        if request.method != self._method or not all(part in request.path for part in self._parts):
+            return
+        if self._left <= 0:
+            return
+        self._left -= 1
+        self.waiting += 1
+        self.reached.set()
+        await self._open.wait()
+
+    def open(self) -> None:
+        self._open.set()
