@@ -12,6 +12,7 @@ import pytest
 from tests.contract.running import pytest_pyfunc_call
 from tests.e2e.kubectl import NO_KUBECTL, Kubectl
 from tests.e2e.server import Running, clean_environment, running
+from tests.e2e.stage import Stage, upped
 
 __all__ = ["pytest_pyfunc_call"]
 
@@ -45,6 +46,21 @@ def kubectl(server: Running, home: Path, kubectl_program: str) -> Kubectl:
     command = Kubectl(kubectl_program, clean_environment(home, server.kubeconfig), name)
     command("create", "namespace", name)
     return command
+
+
+@pytest.fixture(scope="session")
+def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The kubeconfig of one `dray up` for all stories."""
+    with upped(tmp_path_factory.mktemp("up")) as kubeconfig:
+        yield kubeconfig
+
+
+@pytest.fixture
+def stage(up: Path, home: Path, kubectl_program: str) -> Iterator[Stage]:
+    """A namespace of `dray up`, in a cluster that has nothing else."""
+    opened = Stage.opened(kubectl_program, home, up)
+    yield opened
+    opened.cleared()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
