@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from dray.cli.door import NO, YES
+from dray.cli.door import YES
 from dray.cli.options import gates_option
-from dray.cli.report import clean
 from dray.cli.servers import server_options
 from dray.cli.services import chosen_log, log_options, run, with_options
 
@@ -62,7 +61,6 @@ def stay(
 ) -> int:
     """Run a service for the server of a kubeconfig; the exit code."""
     from dray.client.kubeconfig import find_access
-    from dray.client.leases import LeadershipLost
     from dray.cluster.alone import Place, alone
     from dray.cluster.components import Component, new_identity
 
@@ -76,11 +74,7 @@ def stay(
         chosen["qps"],
         chosen["metrics_address"],
     )
-    try:
-        run(alone(place, lambda client: make(client, component), lambda working: _tell(rights, working)))
-    except LeadershipLost as lost:
-        click.echo(f"dray: {clean(str(lost))}; start again to stand by", err=True)
-        return NO
+    run(alone(place, lambda client: make(client, component), lambda working: _tell(rights, working)))
     click.echo("stopped", err=True)
     return YES
 

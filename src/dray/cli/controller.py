@@ -10,15 +10,24 @@ from dray.cli.beside import beside_options, stay
 
 
 @click.command("controller", short_help="Keep the claims of pods, beside any Kubernetes API server")
+@click.option(
+    "--upkeep/--no-upkeep",
+    default=False,
+    show_default=True,
+    help="Also do what kube-controller-manager does elsewhere: default accounts, pods of lost nodes.",
+)
 @beside_options
-def command(**chosen: Any) -> int:
+def command(upkeep: bool, **chosen: Any) -> int:
     """Make claims from templates, and give back and delete what pods no longer need.
 
     Works for dray and for any other Kubernetes API server, through its API alone; deploy/controller.yaml has
-    the rights it needs. Of several, one works and the others stand by. Exit code 1 when leadership was lost,
-    so that a supervisor starts it again; 2 when the server cannot be reached or rights are missing.
+    the rights it needs. Of several, one works and the others stand by; one that lost its leadership stands
+    by again. Exit code 2 when the server cannot be reached or rights are missing.
     """
-    from dray.cluster.components import controllers
-    from dray.cluster.rights import CONTROLLER
+    from dataclasses import replace
 
-    return stay(CONTROLLER, controllers, chosen)
+    from dray.cluster.components import controllers
+    from dray.cluster.rights import CONTROLLER, UPKEEP
+
+    rights = replace(CONTROLLER, rules=(*CONTROLLER.rules, *UPKEEP)) if upkeep else CONTROLLER
+    return stay(rights, controllers, chosen, upkeep=upkeep)

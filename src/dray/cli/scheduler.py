@@ -30,8 +30,8 @@ def command(name: str, file: Path | None, **chosen: Any) -> int:
     """Give pods their nodes, and their claims the devices there.
 
     Works for dray and for any other Kubernetes API server, through its API alone; deploy/scheduler.yaml has
-    the rights it needs. Of several, one works and the others stand by. Exit code 1 when leadership was lost,
-    so that a supervisor starts it again; 2 when the server cannot be reached or rights are missing.
+    the rights it needs. Of several, one works and the others stand by; one that lost its leadership stands
+    by again. Exit code 2 when the server cannot be reached or rights are missing.
     """
     from dray.cluster.components import profile_in, scheduler
     from dray.cluster.rights import SCHEDULER

@@ -2,8 +2,7 @@
 
 Theory of operation: what would keep the service from ever working is found before it starts and told in a
 line: a server that does not answer, credentials it does not take, rights that are missing. Afterwards a
-server that goes away is waited for. A process whose leadership somebody else took ends, so that whoever
-supervises it starts a fresh one: everything it knew may be out of date.
+server that goes away is waited for, and so is leadership that somebody else took.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ class Working:
 
 
 async def alone(place: Place, make: Callable[[Client], Service], told: Callable[[Working], None]) -> None:
-    """Run a service until somebody interrupts; raises when it cannot begin or may not go on."""
+    """Run a service until somebody interrupts; raises when it cannot begin."""
     stop = stopped_by_signals()
     transport = Http(place.access)
     habits = Habits(manager=f"dray-{place.rights.service}", qps=place.qps)

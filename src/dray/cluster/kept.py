@@ -1,7 +1,7 @@
 """Services of one process that come back when they fall over.
 
-Theory of operation: a service handles what goes wrong with single objects itself. What still comes out of it
-is leadership that somebody else took, or a fault of ours; neither is a reason to take the whole cluster down.
+Theory of operation: a service handles what goes wrong with single objects itself, and waits for servers and
+for leadership. What still comes out of it is a fault of ours, and no reason to take the whole cluster down.
 It is said, and the service starts afresh from what the server knows, after a wait that grows.
 """
 
@@ -13,7 +13,6 @@ from typing import Protocol
 
 from prometheus_client.core import Metric
 
-from dray.client.leases import LeadershipLost
 from dray.client.tempo import Backoff, Tempo
 from dray.telemetry.logs import Log
 from dray.telemetry.metrics import Metrics
@@ -60,8 +59,6 @@ class Kept:
             try:
                 await self._service.run()
                 self._log.warning("a service ended; it starts again", service=self.name)
-            except LeadershipLost as lost:
-                self._log.warning("leadership was lost; waiting for it again", service=self.name, error=lost)
             except Exception as broken:  # whatever it is, the others go on
                 self._log.error("a service failed; it starts again", service=self.name, error=broken)
             finally:

@@ -23,11 +23,7 @@ SYSTEM: Final = "kube-system"
 """The namespace of the leases by which one of several leads."""
 
 _R: Final = "get,list,watch"
-_EVENTS: Final = "create,update,patch: events events.events.k8s.io"
-_CLAIMS: Final = "resourceclaims.resource.k8s.io resourceclaims.cdi.k8s.io"
-_STATUSES: Final = "resourceclaims.resource.k8s.io/status resourceclaims.cdi.k8s.io/status"
-_BINDINGS: Final = "resourceclaims.resource.k8s.io/binding resourceclaims.cdi.k8s.io/binding"
-"""Who gets a claim is written in its status, but is a right of its own: in dray, and in newer Kubernetes."""
+_EVENTS: Final = "create,patch: events events.events.k8s.io"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +46,15 @@ class Rights:
 SCHEDULER: Final = Rights(
     "scheduler",
     (
-        f"{_R}: nodes pods namespaces",
-        f"{_R}: resourceslices.resource.k8s.io deviceclasses.resource.k8s.io resourceclasses.cdi.k8s.io",
-        f"{_R},patch,update: {_CLAIMS}",
-        f"patch,update: {_STATUSES} {_BINDINGS}",
+        f"{_R}: nodes pods",
+        f"{_R}: resourceslices.resource.k8s.io deviceclasses.resource.k8s.io",
+        f"{_R},patch: resourceclaims.resource.k8s.io",
+        f"{_R}: resourceclaims.cdi.k8s.io",
+        # The allocation and who may use it: `binding` is what servers ask for that tell it from the status.
+        "update,patch: resourceclaims.resource.k8s.io/status resourceclaims.resource.k8s.io/binding",
+        "update,patch: resourceclaims.cdi.k8s.io/status resourceclaims.cdi.k8s.io/binding",
         "create: pods/binding",
-        "patch,update: pods/status",
+        "patch: pods/status",
         _EVENTS,
     ),
     "dray-scheduler",
@@ -66,14 +65,22 @@ CONTROLLER: Final = Rights(
     (
         f"{_R},delete: pods",
         f"{_R}: resourceclaimtemplates.resource.k8s.io resourceslices.resource.k8s.io",
-        f"{_R},create,patch,update,delete: {_CLAIMS}",
-        f"patch,update: {_STATUSES} {_BINDINGS}",
-        "patch,update: pods/status",
+        f"{_R},create,patch,delete: resourceclaims.resource.k8s.io resourceclaims.cdi.k8s.io",
+        "update,patch: resourceclaims.resource.k8s.io/status resourceclaims.resource.k8s.io/binding",
+        "update,patch: resourceclaims.cdi.k8s.io/status resourceclaims.cdi.k8s.io/binding",
+        "patch: pods/status",
+        # Claims are deleted before the pods they belong to; some servers ask whether their maker may say so.
         "update: pods/finalizers",
         _EVENTS,
     ),
     "dray-controller",
 )
+
+UPKEEP: Final = (
+    f"{_R}: namespaces nodes",
+    f"{_R},create: serviceaccounts",
+)
+"""What the controllers need besides where they do the work of `kube-controller-manager`, too."""
 
 
 class Want(NamedTuple):

@@ -1,0 +1,196 @@
+"""`dray scheduler` and `dray controller` beside a server, sharing nothing with it but the API."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from dray.cluster import fleet
+from tests.contract.etcd_server import free_port
+from tests.e2e.kubectl import Kubectl
+from tests.e2e.processes import Cluster, Process, cluster, until
+from tests.e2e.server import clean_environment, command
+from tests.outside import ROOT
+
+TEMPLATE: dict[str, Any] = {
+    "apiVersion": "resource.k8s.io/v1",
+    "kind": "ResourceClaimTemplate",
+    "metadata": {"name": "gpu"},
+    "spec": {"spec": {"devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassName": "gpu"}}]}}},
+}
+
+
+def pod(name: str, **spec: Any) -> dict[str, Any]:
+    claims = [{"name": "gpu", "resourceClaimTemplateName": "gpu"}]
+    containers = [{"name": "c", "image": "registry.example.com/c:1"}]
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name},
+        "spec": {"resourceClaims": claims, "containers": containers, **spec},
+    }
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with cluster(tmp_path_factory.mktemp("beside")) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def kubectl_of(place: Cluster, kubectl_program: str, home: Path) -> Kubectl:
+    kubectl = Kubectl(kubectl_program, clean_environment(home, place.server.kubeconfig), "default")
+    kubectl("apply", "-f", "-", given=[fleet.node(0), *fleet.slices(0), *fleet.classes(), TEMPLATE])
+    return kubectl
+
+
+def account(place: Cluster, kubectl: Kubectl, name: str) -> Path:
+    """A kubeconfig with a token of a service account that has what `deploy/` grants, and nothing else."""
+    kubectl("apply", "-n", "kube-system", "-f", str(ROOT / "deploy" / f"{name}.yaml"))
+    token = kubectl("create", "token", f"dray-{name}", "-n", "kube-system").out.strip()
+    document = yaml.safe_load(place.server.kubeconfig.read_text())
+    document["users"][0]["user"] = {"token": token}
+    file = place.folder / f"{name}.account"
+    file.write_text(yaml.safe_dump(document))
+    return file
+
+
+def refusals(kubectl: Kubectl) -> list[str]:
+    """What the server refused so far for lack of rights."""
+    lines = kubectl("get", "--raw", "/metrics").out.splitlines()
+    return [line for line in lines if line.startswith("apiserver_request_total") and 'code="403"' in line]
+
+
+def told_address(process: Process) -> str:
+    (line,) = [line for line in process.log.read_text().splitlines() if "metrics at" in line]
+    return line.split()[-1]
+
+
+def test_services_live_with_the_rights_of_the_manifests(place: Cluster, kubectl_of: Kubectl) -> None:
+    services = []
+    for name, more in (("scheduler", ("--scheduler-name", "dray")), ("controller", ())):
+        file = str(account(place, kubectl_of, name))
+        arguments = command(name, "--kubeconfig", file, "--metrics-address", "127.0.0.1:0", *more)
+        services.append(Process(arguments, place.folder / f"{name}.log", "metrics at"))
+    try:
+        for service in services:
+            service.start()
+        kubectl_of("create", "-f", "-", given=[pod("ours", schedulerName="dray"), pod("other")])
+        until(lambda: kubectl_of.get("pod", "ours")["spec"].get("nodeName") == "node-0")
+        (claim,) = [c for c in kubectl_of.get("resourceclaims")["items"] if c.get("status")]
+        assert claim["status"]["reservedFor"][0]["name"] == "ours"
+        assert "nodeName" not in kubectl_of.get("pod", "other")["spec"], "it is for another scheduler"
+        until(lambda: "Scheduled" in kubectl_of("get", "events").out)
+        kubectl_of("delete", "pod", "ours", "other", "--force", "--grace-period=0")
+        until(lambda: not kubectl_of.get("resourceclaims")["items"])
+        leases = kubectl_of("get", "leases", "-n", "kube-system").out
+        assert "dray-scheduler" in leases
+        assert "dray-controller" in leases
+        for service, metric in zip(services, ("scheduler_pending_pods", "workqueue_"), strict=True):
+            address = told_address(service)
+            assert metric in urllib.request.urlopen(address, timeout=10).read().decode()
+            ready = address.replace("/metrics", "/readyz")
+            assert urllib.request.urlopen(ready, timeout=10).read() == b"ok"
+    finally:
+        for service in services:
+            service.stop()
+    assert refusals(kubectl_of) == []
+    for service in services:
+        assert service.log.read_text().splitlines()[-1] == "stopped"
+
+
+def ended(*arguments: str) -> tuple[int, str]:
+    done = subprocess.run(command(*arguments), capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout == ""
+    return done.returncode, done.stderr
+
+
+@pytest.mark.parametrize("service", ["scheduler", "controller"])
+def test_rights_that_are_missing_are_named(place: Cluster, service: str) -> None:
+    code, said = ended(service, "--kubeconfig", str(place.credentials("somebody")))
+    assert code == 2
+    (line,) = said.splitlines()
+    assert f"user `somebody` may not do what a {service} does: " in line
+    assert "get, list, watch `resourceslices.resource.k8s.io`" in line
+    assert "create, get, update, patch `leases.coordination.k8s.io` in kube-system" in line
+    assert line.endswith(f"deploy/{service}.yaml has the roles for it")
+
+
+def test_rights_to_lead_are_not_asked_for_when_nobody_is_elected(place: Cluster) -> None:
+    file = str(place.credentials("somebody"))
+    code, said = ended("scheduler", "--kubeconfig", file, "--no-leader-elect")
+    assert code == 2
+    assert "leases" not in said
+
+
+def test_a_server_that_is_not_there(place: Cluster) -> None:
+    document = yaml.safe_load(place.server.kubeconfig.read_text())
+    document["clusters"][0]["cluster"]["server"] = f"https://127.0.0.1:{free_port()}"
+    file = place.folder / "nowhere"
+    file.write_text(yaml.safe_dump(document))
+    code, said = ended("controller", "--kubeconfig", str(file))
+    assert code == 2
+    assert "no answer to GET" in said
+    assert f"is the server of the kubeconfig (from `{file}`) running?" in said
+
+
+def test_credentials_that_the_server_does_not_take(place: Cluster) -> None:
+    document = yaml.safe_load(place.server.kubeconfig.read_text())
+    document["users"][0]["user"] = {"token": "made-up"}
+    file = place.folder / "stranger"
+    file.write_text(yaml.safe_dump(document))
+    code, said = ended("scheduler", "--kubeconfig", str(file))
+    assert code == 2
+    assert f"does not accept the credentials in `{file}`" in said
+
+
+def test_a_profile_that_is_wrong(place: Cluster) -> None:
+    profile = place.folder / "profile.yaml"
+    profile.write_text("scorring: most\n")
+    code, said = ended("scheduler", "--kubeconfig", str(place.server.kubeconfig), "--config", str(profile))
+    assert code == 2
+    assert "scorring" in said
+    assert "`scoring`" in said
+
+
+def test_of_two_one_leads_and_the_other_takes_over(place: Cluster, kubectl_of: Kubectl) -> None:
+    file = str(place.credentials("dray:scheduler"))
+    both = [
+        Process(
+            command("scheduler", "--kubeconfig", file, "--identity", name),
+            place.folder / name,
+            "scheduler for ",
+        )
+        for name in ("first", "second")
+    ]
+    controller = place.service("controller", "dray:controller")
+    try:
+        both[0].start()
+        until(lambda: "scheduling" in both[0].log.read_text(), both[0].log.read_text)
+        both[1].start()
+        kubectl_of("create", "-f", "-", given=pod("one"))
+        until(lambda: "nodeName" in kubectl_of.get("pod", "one")["spec"])
+        assert " scheduling" not in both[1].log.read_text()
+        both[0].stop()  # gives the lease back
+        until(lambda: " scheduling" in both[1].log.read_text(), both[1].log.read_text)
+        kubectl_of("create", "-f", "-", given=pod("two"))
+        until(lambda: "nodeName" in kubectl_of.get("pod", "two")["spec"])
+        _usurped(kubectl_of)
+        until(lambda: "another scheduler leads now" in both[1].log.read_text(), both[1].log.read_text)
+    finally:
+        for process_ in (*both, controller):
+            process_.stop()
+        kubectl_of("delete", "pod", "one", "two", "--force", "--grace-period=0", "--ignore-not-found")
+
+
+def _usurped(kubectl: Kubectl) -> None:
+    """Somebody else writes its name into the lease."""
+    patch = json.dumps({"spec": {"holderIdentity": "usurper", "leaseDurationSeconds": 60}})
+    kubectl("patch", "lease", "dray-scheduler", "-n", "kube-system", "--type=merge", "-p", patch)
