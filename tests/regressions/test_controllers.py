@@ -107,6 +107,16 @@ async def test_c04_a_pod_that_waited_long_for_its_template_is_not_forgotten(tmp_
             assert await here.until_recorded("p")
 
 
+async def test_c03_a_template_that_is_only_seen_after_its_pod_is_not_reported_missing(tmp_path):
+    async with world(WAY, tmp_path) as here:
+        client, transport = lagging(here, "resourceclaimtemplates")
+        async with here.controlled(client):
+            transport.hold()
+            await here.make(template("t"), pod("p", by_template()))
+            assert await here.until_recorded("p")
+            assert await here.told("FailedResourceClaimCreation") == []
+
+
 async def test_c05_a_consumer_that_is_no_pod_is_kept_and_the_others_are_cleaned(tmp_path):
     async with world(WAY, tmp_path) as here, here.controlled():
         await here.make(claim("c"), pod("p", by_name("c")))

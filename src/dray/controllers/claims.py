@@ -19,7 +19,7 @@ from dray.api.classic import ClassicClaim
 from dray.api.core import Pod
 from dray.api.resource import ResourceClaim, ResourceClaimTemplate
 from dray.claims import naming, reservation
-from dray.claims.actions import Action, AnyClaim, CreateClaim, Release
+from dray.claims.actions import Action, AnyClaim, CreateClaim, Release, Tell
 from dray.claims.lifecycle import (
     Surroundings,
     claim_of,
@@ -35,7 +35,16 @@ from dray.client.failures import Conflict
 from dray.client.informer import Informer
 from dray.controllers.performing import Performer
 from dray.controllers.recent import Recent
-from dray.controllers.sights import CLAIM, CONSUMER, INLINE, OWNER, TEMPLATE, Sights, claims_named
+from dray.controllers.sights import (
+    CLAIM,
+    CONSUMER,
+    INLINE,
+    OWNER,
+    TEMPLATE,
+    Sights,
+    claims_named,
+    templates_named,
+)
 from dray.controllers.workqueue import WorkQueue
 from dray.telemetry.logs import Log
 from dray.telemetry.metrics import Metrics
@@ -189,6 +198,9 @@ class ClaimController:
         if pod is None or self._performer.is_behind(pod):
             return
         actions = next_for_pod(pod, self._around)
+        # A template that was made a moment before its pod may be seen after it.
+        if _tells(actions) and await self._performer.read_templates(templates_named(pod)):
+            actions = next_for_pod(pod, self._around)
         creations = [action for action in actions if isinstance(action, CreateClaim)]
         if creations:
             await self._performer.create(creations)
@@ -260,6 +272,10 @@ class ClaimController:
             return True
         pod = self._sights.newest_pods.get(namespace, name)
         return pod is not None and pod.metadata.uid == uid
+
+
+def _tells(actions: Iterable[Action]) -> bool:
+    return any(isinstance(action, Tell) for action in actions)
 
 
 def _is_placed(old: Pod, new: Pod) -> bool:

@@ -11,7 +11,7 @@ Rules for this file: nothing is decided here. What an action is for is in `claim
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -260,6 +260,13 @@ class Performer:
         pod = await self._read(self.sights.newest_pods, name, namespace)
         if pod is None or pod.metadata.uid != uid:
             self.sights.went(uid)
+
+    async def read_templates(self, names: Iterable[tuple[str, str]]) -> bool:
+        """Ask for templates that are not seen; whether there is one after all."""
+        newest = self.sights.newest_templates
+        unseen = [(namespace, name) for namespace, name in names if newest.get(namespace, name) is None]
+        found = [await self._read(newest, name, namespace) for namespace, name in unseen]
+        return any(template is not None for template in found)
 
     async def read_pods(self, namespace: str) -> None:
         """Learn of pods that we have not seen come."""

@@ -42,19 +42,20 @@ class Sights:
         self.classic = Informer(client, ClassicClaim, ways=how) if classic else None
         self.claims.add_index(OWNER, _owners)
         self.claims.add_index(CONSUMER, _consumers)
-        self.pods.add_index(TEMPLATE, _templates)
+        self.pods.add_index(TEMPLATE, templates_named)
         self.pods.add_index(CLAIM, claims_named)
         self.pods.add_index(INLINE, _inline)
         self.pods.add_index(NODE, lambda pod: (pod.spec.node_name,) if pod.spec.node_name else ())
         self.newest_pods = Recent(Pod, self.pods, CLAIM, claims_named)
         self.newest_claims = Recent(ResourceClaim, self.claims, OWNER, _owners)
+        self.newest_templates: Recent[ResourceClaimTemplate] = Recent(ResourceClaimTemplate, self.templates)
         self.newest_classic = self._classic()
         self._gone: OrderedDict[str, None] = OrderedDict()
         self.pods.listen(deleted=lambda pod: self.went(pod.metadata.uid))
         self.around = Surroundings(
             claim=self.newest_claims.get,
             owned=lambda pod: self.newest_claims.at(pod.metadata.uid),
-            template=lambda namespace, name: self.templates.get(name, namespace),
+            template=self.newest_templates.get,
             classic=self.classic_claim,
             pod=self.newest_pods.get,
             named=lambda namespace, name: self.newest_pods.at((namespace, name)),
@@ -93,7 +94,7 @@ def _consumers(claim: ResourceClaim | ClassicClaim) -> list[str]:
     return [consumer.uid for consumer in claim.status.reserved_for]
 
 
-def _templates(pod: Pod) -> list[tuple[str, str]]:
+def templates_named(pod: Pod) -> list[tuple[str, str]]:
     """The templates a pod makes claims from."""
     namespace = pod.metadata.namespace
     names = (entry.resource_claim_template_name for entry in pod.spec.resource_claims)
