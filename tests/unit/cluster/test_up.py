@@ -1,0 +1,165 @@
+"""A whole cluster in this process: pods find nodes, claims get devices, and everything is there again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+from dray.api.core import Pod
+from dray.api.resource import ResourceClaim
+from dray.client.client import Client
+from dray.client.failures import NotFound
+from dray.client.inprocess import InProcess
+from dray.cluster.components import Component
+from dray.cluster.control import ServerOptions
+from dray.cluster.up import Up, UpOptions, running
+from dray.gates import GateSet
+from dray.server.call import AUTHENTICATED, MASTERS
+
+ALTERNATIVES = {
+    "name": "gpu",
+    "firstAvailable": [
+        {"name": "big", "deviceClassName": "big-gpu"},
+        {"name": "any", "deviceClassName": "gpu"},
+    ],
+}
+PLAIN = {"name": "gpu", "exactly": {"deviceClassName": "gpu"}}
+WITHOUT_ALTERNATIVES = GateSet.parse("DRAPrioritizedList=false")
+
+
+def template(request: dict[str, Any], name: str = "t") -> dict[str, Any]:
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaimTemplate",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"spec": {"devices": {"requests": [request]}}},
+    }
+
+
+def pod(name: str) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {
+            "resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "t"}],
+            "containers": [{"name": "c", "image": "registry.example.com/c:1"}],
+        },
+    }
+
+
+def options(folder: Path, scheduler: GateSet | None = None, **more: Any) -> UpOptions:
+    return UpOptions(
+        ServerOptions(folder, port=0, **more),
+        Component(scheduler or GateSet.default(), elect=False),
+        Component(elect=False, upkeep=True),
+        nodes=2,
+    )
+
+
+def admin(cluster: Up) -> Client:
+    return Client(InProcess(cluster.server.app, "admin", (MASTERS, AUTHENTICATED)))
+
+
+async def until(is_so: Callable[[], Awaitable[bool]]) -> None:
+    async with asyncio.timeout(20):
+        while not await is_so():
+            await asyncio.sleep(0.02)
+
+
+async def bound(client: Client, name: str) -> Pod:
+    async def has_node() -> bool:
+        return bool((await client.get(Pod, name, "default")).spec.node_name)
+
+    await until(has_node)
+    return await client.get(Pod, name, "default")
+
+
+def played(work: Callable[[], Awaitable[None]]) -> None:
+    async def main() -> None:
+        async with asyncio.timeout(50):
+            await work()
+
+    asyncio.run(main())
+
+
+def test_a_pod_finds_its_node_and_leaves_it_again(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with running(options(tmp_path, store="memory:")) as cluster:
+            await cluster.ready()
+            assert (cluster.nodes, cluster.made, cluster.late) == (2, 2, ())
+            client = admin(cluster)
+            await client.create(template(PLAIN))
+            await client.create(pod("p"))
+            placed = await bound(client, "p")
+            (claim,) = (await client.list(ResourceClaim)).items
+            assert claim.status.allocation is not None
+            assert claim.status.allocation.devices.results[0].pool == placed.spec.node_name
+            await client.delete(Pod, "p", "default")
+
+            async def is_over() -> bool:
+                try:
+                    await client.get(Pod, "p", "default")
+                except NotFound:
+                    return not (await client.list(ResourceClaim)).items
+                return False
+
+            await until(is_over)  # nobody runs pods on simulated nodes, and still they go
+            text = cluster.server.metrics.render().decode()
+            assert "scheduler_pending_pods" in text
+            assert "resourceclaim_controller_" in text
+
+    played(work)
+
+
+def test_a_second_start_has_everything_as_before(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with running(options(tmp_path)) as cluster:
+            client = admin(cluster)
+            await client.create(template(PLAIN))
+            await client.create(pod("p"))
+            before = await bound(client, "p")
+            claims = (await client.list(ResourceClaim)).items
+        async with running(options(tmp_path)) as cluster:
+            await cluster.ready()
+            client = admin(cluster)
+            assert cluster.made == 0
+            assert await client.get(Pod, "p", "default") == before
+            assert (await client.list(ResourceClaim)).items == claims
+            await client.create(pod("q"))
+            await bound(client, "q")
+            first, second = (await client.list(ResourceClaim)).items
+            assert _devices(first).isdisjoint(_devices(second))
+
+    played(work)
+
+
+def _devices(claim: ResourceClaim) -> set[tuple[str, str]]:
+    assert claim.status.allocation is not None
+    return {(each.pool, each.device) for each in claim.status.allocation.devices.results}
+
+
+def test_gates_are_chosen_for_each_component(tmp_path: Path) -> None:
+    async def refused() -> None:
+        async with running(options(tmp_path, WITHOUT_ALTERNATIVES)) as cluster:
+            client = admin(cluster)
+            await client.create(template(ALTERNATIVES))
+            await client.create(pod("p"))
+
+            async def is_told() -> bool:
+                waiting = await client.get(Pod, "p", "default")
+                return any(
+                    "the DRAPrioritizedList feature is disabled" in each.message
+                    for each in waiting.status.conditions
+                )
+
+            await until(is_told)
+
+    async def placed() -> None:
+        async with running(options(tmp_path)) as cluster:
+            await bound(admin(cluster), "p")
+
+    played(refused)
+    played(placed)
