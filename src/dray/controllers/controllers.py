@@ -80,11 +80,12 @@ class Controllers:
         self._choices = choices or Choices()
         self._queues: list[measures.Queue] = []
         self._sights: Sights | None = None
+        self._counts: measures.ClaimCounts | None = None
         self.ready = asyncio.Event()
         """Set while everything has been seen once and is being kept; a candidate that waits is not."""
         self.metrics = Metrics(measures.MEASURES)
         measures.tell_queues(self.metrics, lambda: self._queues)
-        measures.tell_claims(self.metrics, lambda: self._sights.claims.all() if self._sights else ())
+        measures.tell_claims(self.metrics, lambda: self._counts)
 
     async def run(self) -> None:
         """Keep the cluster, until cancelled; with election, whenever it is this one's turn."""
@@ -103,6 +104,7 @@ class Controllers:
         client, choices = self._client, self._choices
         recorder = EventRecorder(client, NAME, choices.identity)
         sights = self._sights = Sights(client, choices.log, classic=await self._serves_classic())
+        self._counts = measures.ClaimCounts(sights.claims)
         members = self._members(sights, recorder)
         informers = [*sights.informers(), *(each for member in members for each in member.informers)]
         self._queues = [member.queue for member in members]
@@ -119,7 +121,7 @@ class Controllers:
                 choices.log.info("the controllers have seen everything and begin")
         finally:
             self.ready.clear()
-            self._queues, self._sights = [], None
+            self._queues, self._sights, self._counts = [], None, None
 
     def _members(self, sights: Sights, recorder: EventRecorder) -> list[Member]:
         client, choices, metrics = self._client, self._choices, self.metrics

@@ -12,6 +12,7 @@ from typing import Protocol
 
 from dray.api.resource import ResourceClaim
 from dray.claims import naming
+from dray.client.informer import Informer
 from dray.telemetry.metrics import Labels, Measure, Metrics, Sort, table
 
 DEPTH = "workqueue_depth"
@@ -95,17 +96,52 @@ def tell_queues(metrics: Metrics, queues: Callable[[], Iterable[Queue]]) -> None
     metrics.ask(LONGEST, lambda: [((queue.name,), max(queue.ages(), default=0.0)) for queue in queues()])
 
 
-def tell_claims(metrics: Metrics, claims: Callable[[], Iterable[ResourceClaim]]) -> None:
-    """Count the claims there are whenever somebody reads."""
+class ClaimCounts:
+    """How many claims there are of which sort, counted as they come, change and go.
 
-    def all_claims() -> Iterable[tuple[Labels, float]]:
-        return Counter(map(_labels, claims())).items()
+    Counting them whenever somebody reads would hold everything up in a cluster with many.
+    """
+
+    def __init__(self, claims: Informer[ResourceClaim]) -> None:
+        self.by_sort: Counter[Labels] = Counter()
+        claims.listen(self._came, self._changed, self._went)
+
+    def _came(self, claim: ResourceClaim) -> None:
+        self.by_sort[_labels(claim)] += 1
+
+    def _changed(self, old: ResourceClaim, new: ResourceClaim) -> None:
+        # What a claim asks for never changes.
+        if (old.status.allocation is None) != (new.status.allocation is None) or _made(old) != _made(new):
+            self._went(old)
+            self._came(new)
+
+    def _went(self, claim: ResourceClaim) -> None:
+        labels = _labels(claim)
+        self.by_sort[labels] -= 1
+        if not self.by_sort[labels]:
+            del self.by_sort[labels]
+
+    def allocated(self) -> list[tuple[Labels, float]]:
+        """How many have devices, without and with alternatives."""
+        found: Counter[str] = Counter()
+        for (_, allocated, alternatives, _), count in self.by_sort.items():
+            if allocated == "true":
+                found[alternatives] += count
+        return [((word,), found[word]) for word in ("false", "true")]
+
+
+def tell_claims(metrics: Metrics, counts: Callable[[], ClaimCounts | None]) -> None:
+    """Tell how many claims there are whenever somebody reads."""
+
+    def everything() -> Iterable[tuple[Labels, float]]:
+        now = counts()
+        return [] if now is None else now.by_sort.items()
 
     def allocated() -> Iterable[tuple[Labels, float]]:
-        found = Counter((_word(has_alternatives(each)),) for each in claims() if each.status.allocation)
-        return [((word,), found[(word,)]) for word in ("false", "true")]
+        now = counts()
+        return [] if now is None else now.allocated()
 
-    metrics.ask(CLAIMS, all_claims)
+    metrics.ask(CLAIMS, everything)
     metrics.ask(ALLOCATED, allocated)
 
 
@@ -114,8 +150,13 @@ def _labels(claim: ResourceClaim) -> Labels:
         _word(has_admin_access(claim)),
         _word(claim.status.allocation is not None),
         _word(has_alternatives(claim)),
-        "resource_claim_template" if naming.ENTRY_ANNOTATION in claim.metadata.annotations else "",
+        "resource_claim_template" if _made(claim) else "",
     )
+
+
+def _made(claim: ResourceClaim) -> bool:
+    """Whether a claim was made from a template."""
+    return naming.ENTRY_ANNOTATION in claim.metadata.annotations
 
 
 def has_admin_access(claim: ResourceClaim) -> bool:
