@@ -1,0 +1,66 @@
+"""A cluster in a process of its own: `dray up` on a fresh directory, without nodes of its own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+GATES: Final = (
+    "DRAPrioritizedList",
+    "DRAConsumableCapacity",
+    "DRAListTypeAttributes",
+    "DRAPartitionableDevices",
+)
+START_SECONDS: Final = 30.0
+
+
+class Cluster:
+    """A running cluster."""
+
+    def __init__(self, folder: Path, wrapped: tuple[str, ...] = ()) -> None:
+        """`wrapped` stands before the command, for example a profiler."""
+        self.kubeconfig = folder / "data" / "admin.kubeconfig"
+        gates = ",".join(f"{gate}=true" for gate in GATES)
+        command = [sys.executable, "-m", "dray.cli", "up", "--nodes", "0", "--port", "0"]
+        command += ["--data-dir", str(folder / "data"), "--feature-gates", gates]
+        self.log = folder / "up.log"
+        with self.log.open("wb") as log:
+            self.process = subprocess.Popen([*wrapped, *command], stdout=log, stderr=log)
+        deadline = time.monotonic() + START_SECONDS
+        while not self.kubeconfig.exists():
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                raise SystemExit(f"the cluster did not start:\n{self.log.read_text('utf-8')}")
+            time.sleep(0.01)
+
+    def megabytes(self, field: str = "VmRSS") -> float:
+        text = Path(f"/proc/{self.process.pid}/status").read_text("ascii")
+        line = next(line for line in text.splitlines() if line.startswith(field))
+        return int(line.split()[1]) / 1024
+
+    def processor_seconds(self) -> float:
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text("ascii").rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def stop(self) -> None:
+        self.process.send_signal(signal.SIGINT)
+        try:
+            self.process.wait(30)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+
+@contextmanager
+def running(folder: Path, wrapped: tuple[str, ...] = ()) -> Iterator[Cluster]:
+    cluster = Cluster(folder, wrapped)
+    try:
+        yield cluster
+    finally:
+        cluster.stop()

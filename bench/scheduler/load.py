@@ -1,0 +1,279 @@
+"""The load: objects that are there before, then pods in a burst or at a steady backlog.
+
+Theory of operation: many kept connections share one line of requests. One more connection watches all pods
+and tells when each got its node; that, and nothing the scheduler says of itself, is what is counted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import random
+import sys
+import time
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Final
+
+import msgspec
+
+from bench.lean import Address, Wire, connect, packed
+from bench.scheduler import objects
+from bench.scheduler.figures import Figures, samples
+from bench.scheduler.objects import BEFORE, NAMESPACE, Document
+from bench.scheduler.workloads import Workload
+
+CREATORS: Final = 30
+LONGEST_BURST: Final = 180.0
+LONGEST_PREPARATION: Final = 300.0
+PREPARATION_STALL: Final = 30.0
+SEED: Final = 5
+
+_ENCODER = msgspec.json.Encoder()
+_GONE: Final = _ENCODER.encode({"gracePeriodSeconds": 0, "propagationPolicy": "Background"})
+
+
+class _Named(msgspec.Struct):
+    name: str = ""
+    namespace: str = ""
+
+
+class _Spec(msgspec.Struct):
+    node: str = msgspec.field(default="", name="nodeName")
+
+
+class _Pod(msgspec.Struct):
+    metadata: _Named
+    spec: _Spec = msgspec.field(default_factory=_Spec)
+
+
+class _Event(msgspec.Struct):
+    type: str
+    object: _Pod
+
+
+_EVENT = msgspec.json.Decoder(_Event)
+
+
+class Refused(Exception):  # noqa: N818 - what is the case
+    """The server said no to the load."""
+
+
+class Sender:
+    """Sends requests over many connections, as many at a time as there are connections."""
+
+    def __init__(self, wires: list[Wire]) -> None:
+        self._free: asyncio.Queue[Wire] = asyncio.Queue()
+        for wire in wires:
+            self._free.put_nowait(wire)
+
+    async def send(self, method: str, path: str, document: Document | bytes = b"") -> bytes:
+        body = document if isinstance(document, bytes) else _ENCODER.encode(document)
+        wire = await self._free.get()
+        try:
+            code, answer = await wire.call(packed(method, path, body))
+        finally:
+            self._free.put_nowait(wire)
+        if code >= 400 and not (method == "DELETE" and code == 404):
+            raise Refused(f"{method} {path}: {code} {answer[:300].decode('utf-8', 'replace')}")
+        return answer
+
+    async def create_all(self, path: str, documents: Iterable[Document]) -> None:
+        waiting = iter(documents)
+
+        async def creator() -> None:
+            for document in waiting:
+                await self.send("POST", path, document)
+
+        await asyncio.gather(*(creator() for _ in range(CREATORS)))
+
+
+@dataclass
+class Sightings:
+    """When pods were asked for, and when each was seen to have a node."""
+
+    asked: dict[str, float] = field(default_factory=dict)
+    bound: dict[str, float] = field(default_factory=dict)
+    on_bound: Callable[[str], None] = lambda name: None
+    _rest: bytes = b""
+    _news: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def take(self, data: bytes) -> None:
+        """What the watch sends: lines of JSON between the marks of a chunked answer."""
+        now = time.perf_counter()
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        for line in lines:
+            if line.startswith(b'{"type":"MODIFIED"') and b'"nodeName":"' in line:
+                pod = _EVENT.decode(line).object
+                name = f"{pod.metadata.namespace}/{pod.metadata.name}"
+                if pod.spec.node and name not in self.bound:
+                    self.bound[name] = now
+                    self._news.set()
+                    self.on_bound(name)
+
+    async def reach(self, count: int, seconds: float, stall: float = PREPARATION_STALL) -> bool:
+        """Wait until so many pods are bound; False when that takes too long or stops."""
+        deadline = time.perf_counter() + seconds
+        while len(self.bound) < count:
+            self._news.clear()
+            try:
+                patience = min(stall, deadline - time.perf_counter())
+                await asyncio.wait_for(self._news.wait(), patience)
+            except TimeoutError:
+                return False
+        return True
+
+
+def tell(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+@dataclass
+class Load:
+    """A cluster under load."""
+
+    workload: Workload
+    sender: Sender
+    seen: Sightings
+
+    async def prepare(self) -> None:
+        """Bring about what is there before the first measured pod."""
+        work, send = self.workload, self.sender
+        for name in (NAMESPACE, BEFORE):
+            await send.send("POST", "/api/v1/namespaces", objects.namespace(name))
+        numbers = range(work.nodes)
+        await send.create_all("/api/v1/nodes", map(objects.node, numbers))
+        slices = itertools.chain.from_iterable(map(work.slices, numbers))
+        await send.create_all("/apis/resource.k8s.io/v1/resourceslices", slices)
+        expressions = {objects.CLASS: work.class_expression, objects.NO_CLASS: objects.NOBODYS}
+        for name, expression in expressions.items():
+            await send.send(
+                "POST",
+                "/apis/resource.k8s.io/v1/deviceclasses",
+                objects.device_class(name, expression),
+            )
+        if work.template is not None:
+            for space in (NAMESPACE, BEFORE):
+                await send.send("POST", _claims(space, "resourceclaimtemplates"), work.template)
+        await self._take_devices()
+        await self._place_pods()
+
+    async def _take_devices(self) -> None:
+        work, chance = self.workload, random.Random(SEED)
+        if not work.taken:
+            return
+        spots = [(number, devices) for devices in work.spots() for number in range(work.nodes)]
+        chance.shuffle(spots)
+        waiting = iter(enumerate(spots[: work.taken]))
+
+        async def taker() -> None:
+            for number, (node, devices) in waiting:
+                asked = objects.claim(f"taken-{number}", len(devices))
+                answer = await self.sender.send("POST", _claims(BEFORE), asked)
+                stored = objects.allocated(msgspec.json.decode(answer), node, devices)
+                await self.sender.send("PUT", f"{_claims(BEFORE)}/taken-{number}/status", stored)
+
+        await asyncio.gather(*(taker() for _ in range(CREATORS)))
+
+    async def _place_pods(self) -> None:
+        work = self.workload
+        if not work.placed:
+            return
+        await self._create_claims(BEFORE, work.placed)
+        await self.sender.create_all(_pods(BEFORE), (self._pod(number) for number in range(work.placed)))
+        if not await self.seen.reach(work.placed, LONGEST_PREPARATION):
+            raise Refused(f"{len(self.seen.bound)} of {work.placed} pods were scheduled beforehand")
+
+    async def _create_claims(self, space: str, pods: int) -> None:
+        if self.workload.named:
+            names = range(-(-pods // self.workload.named))
+            await self.sender.create_all(
+                _claims(space), (objects.claim(f"test-claim-{number}") for number in names)
+            )
+
+    def _pod(self, number: int) -> Document:
+        share = self.workload.named
+        return objects.pod(f"test-dra-{number}", f"test-claim-{number // share}" if share else "")
+
+    async def _ask(self, number: int) -> None:
+        self.seen.asked[f"{NAMESPACE}/test-dra-{number}"] = time.perf_counter()
+        await self.sender.send("POST", _pods(NAMESPACE), self._pod(number))
+
+    async def burst(self) -> Figures:
+        """All pods as fast as they can be created."""
+        work, before = self.workload, len(self.seen.bound)
+        await self._create_claims(NAMESPACE, work.pods)
+        waiting = iter(range(work.pods))
+
+        async def creator() -> None:
+            for number in waiting:
+                await self._ask(number)
+
+        begin = time.perf_counter()
+        creating = asyncio.gather(*(creator() for _ in range(CREATORS)))
+        whole = await self.seen.reach(before + work.pods, LONGEST_BURST)
+        await creating
+        return self._figures(begin, "" if whole else "not all pods were scheduled")
+
+    async def steady(self, seconds: float) -> Figures:
+        """A backlog of pods, each replaced when it has its node."""
+        numbers = itertools.count()
+        replacing: set[asyncio.Task[None]] = set()
+        trouble: list[str] = []
+
+        async def replace(name: str) -> None:
+            await self.sender.send("DELETE", f"{_pods(NAMESPACE)}/{name}", _GONE)
+            await self._ask(next(numbers))
+
+        def ended(task: asyncio.Task[None]) -> None:
+            replacing.discard(task)
+            if not task.cancelled() and (broken := task.exception()) is not None:
+                trouble.append(str(broken))
+
+        def on_bound(name: str) -> None:
+            task = asyncio.ensure_future(replace(name.partition("/")[2]))
+            replacing.add(task)
+            task.add_done_callback(ended)
+
+        self.seen.on_bound = on_bound
+        begin = time.perf_counter()
+        await asyncio.gather(*(self._ask(next(numbers)) for _ in range(self.workload.backlog)))
+        await asyncio.sleep(begin + seconds - time.perf_counter())
+        self.seen.on_bound = lambda name: None
+        figures = self._figures(begin, trouble[0] if trouble else "", time.perf_counter())
+        await asyncio.gather(*replacing, return_exceptions=True)
+        return figures
+
+    def _figures(self, begin: float, trouble: str, end: float = 0.0) -> Figures:
+        moments = [self.seen.bound[name] for name in self.seen.asked if name in self.seen.bound]
+        waits = [
+            self.seen.bound[name] - asked
+            for name, asked in self.seen.asked.items()
+            if name in self.seen.bound
+        ]
+        end = end or max(moments, default=time.perf_counter())
+        found = samples(moments, begin, end)
+        return Figures(len(moments), end - begin, found, tuple(waits), trouble=trouble)
+
+
+def _claims(space: str, plural: str = "resourceclaims") -> str:
+    return f"/apis/resource.k8s.io/v1/namespaces/{space}/{plural}"
+
+
+def _pods(space: str) -> str:
+    return f"/api/v1/namespaces/{space}/pods"
+
+
+@asynccontextmanager
+async def loading(workload: Workload, address: Address) -> AsyncIterator[Load]:
+    """A load with its connections."""
+    wires = [await connect(address) for _ in range(CREATORS)]
+    watching = await connect(address)
+    seen = Sightings()
+    watching.stream(packed("GET", "/api/v1/pods?watch=1"), seen.take)
+    try:
+        yield Load(workload, Sender(wires), seen)
+    finally:
+        for wire in (*wires, watching):
+            wire.transport.close()
