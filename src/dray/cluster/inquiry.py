@@ -83,7 +83,7 @@ class Inquirer:
             return self._placed(pod)
         if pod.spec.scheduling_gates:
             gates = ", ".join(gate.name for gate in pod.spec.scheduling_gates)
-            return _plainly(pod, f"its scheduling gates are there: {gates}")
+            return _plainly(pod, f"it is held back by scheduling gates: {gates}")
         subject = subject_of(pod, self._seen)
         if isinstance(subject, Verdict):
             return _plainly(pod, subject.reason)

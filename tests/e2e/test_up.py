@@ -1,0 +1,193 @@
+"""`dray up` as people use it: start, apply, look, ask why, stop and start again; and `kubectl dray`."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.kubectl import Kubectl
+from tests.e2e.server import clean_environment, command
+from tests.e2e.stage import until, upped
+from tests.outside import ROOT
+
+EXAMPLES = ROOT / "examples" / "cluster"
+BIN = Path(sys.executable).parent
+
+
+@pytest.fixture(scope="module")
+def kubeconfig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    with upped(tmp_path_factory.mktemp("up"), "--nodes", "3") as file:
+        yield file
+
+
+@pytest.fixture(scope="module")
+def ml(kubeconfig: Path, home: Path, kubectl_program: str) -> Kubectl:
+    """The examples, applied and scheduled."""
+    environment = clean_environment(home, kubeconfig)
+    environment["PATH"] = os.pathsep.join([str(BIN), environment.get("PATH", os.defpath)])
+    kubectl = Kubectl(kubectl_program, environment, "ml")
+    everywhere = Kubectl(kubectl_program, environment, "")
+    subprocess.run(
+        [kubectl_program, "apply", "-f", str(EXAMPLES)], env=environment, check=True, capture_output=True
+    )
+    until(lambda: _waiting(everywhere) == {"finetune"}, lambda: everywhere("get", "pods", "-A").out)
+    return kubectl
+
+
+def _waiting(kubectl: Kubectl) -> set[str]:
+    pods = kubectl.get("pods", "-A")["items"]
+    return {each["metadata"]["name"] for each in pods if "nodeName" not in each["spec"]}
+
+
+def dray(ml: Kubectl, *arguments: str) -> tuple[int, str]:
+    """`dray` with the kubeconfig in the environment."""
+    done = subprocess.run(
+        command(*arguments), env=dict(ml.environment), capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.stderr == ""
+    return done.returncode, done.stdout
+
+
+def test_nodes_are_simulated_and_say_so(ml: Kubectl) -> None:
+    rows = ml("get", "nodes").rows[1:]
+    assert [(row[0], row[1], row[-1]) for row in rows] == [
+        (f"node-{number}", "Ready", "simulated") for number in range(3)
+    ]
+
+
+def test_two_pods_share_a_claim_on_one_node(ml: Kubectl) -> None:
+    nodes = {ml.get("pod", name)["spec"]["nodeName"] for name in ("infer-0", "infer-1")}
+    assert len(nodes) == 1
+    shared = ml.get("resourceclaim", "shared-gpu")["status"]
+    assert {each["name"] for each in shared["reservedFor"]} == {"infer-0", "infer-1"}
+
+
+def test_a_pod_that_waits_is_explained_in_the_words_of_its_event(ml: Kubectl) -> None:
+    code, text = dray(ml, "explain", "pod/finetune", "-n", "ml")
+    assert code == 1
+    assert text.startswith("Pod ml/finetune cannot run yet: no node can satisfy claim ml/four-gpus\n")
+    assert "hint: " in text
+    code, document = dray(ml, "explain", "pod/finetune", "-o", "json")  # there is only one of that name
+    assert code == 1
+    until(lambda: "FailedScheduling" in ml("get", "events").out)
+    events = ml.get("events", "--field-selector", "involvedObject.name=finetune")["items"]
+    assert json.loads(document)["summary"] in {each["message"] for each in events}
+
+
+def test_kubectl_has_it_as_a_plugin(ml: Kubectl) -> None:
+    done = subprocess.run(
+        [ml.program, "dray", "explain", "pod/train-0", "-n", "ml"],
+        env=dict(ml.environment),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    node = ml.get("pod", "train-0")["spec"]["nodeName"]
+    head, _, titles, gpu, nic = done.stdout.splitlines()
+    assert head == f"Pod ml/train-0 is on {node}"
+    assert titles.split() == ["CLAIM", "REQUEST", "DEVICE", "CONSUMED"]
+    assert f"gpu.example.com/{node}/gpu-" in gpu
+    assert nic.endswith("bandwidth=5G")
+
+
+def test_the_plugin_names_itself_in_its_help(ml: Kubectl) -> None:
+    done = subprocess.run([BIN / "kubectl-dray", "explain", "-h"], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("Usage: kubectl dray explain ")
+
+
+def test_everything_that_waits_is_explained_when_nothing_is_named(ml: Kubectl) -> None:
+    code, text = dray(ml, "explain")
+    assert code == 1
+    assert [line.split()[1] for line in text.splitlines() if line.startswith("Pod ")] == ["ml/finetune"]
+
+
+def test_nodes_are_left_out_for_their_taints_and_their_room(ml: Kubectl) -> None:
+    pod = ml.get("pod", "finetune")
+    spec = {
+        "resourceClaims": pod["spec"]["resourceClaims"],
+        "containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "30"}}}],
+    }
+    ml("taint", "node", "node-2", "example.com/repair=fan:NoSchedule")
+    try:
+        ml(
+            "create",
+            "-f",
+            "-",
+            given={"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "huge"}, "spec": spec},
+        )
+        code, text = dray(ml, "explain", "pod/huge", "-n", "ml")
+        assert code == 1
+        assert "left out node-0 and node-1: too little cpu free (asks for 30)" in text
+        assert "left out node-2: untolerated taint example.com/repair:NoSchedule" in text
+    finally:
+        ml("taint", "node", "node-2", "example.com/repair-")
+        ml("delete", "pod", "huge", "--ignore-not-found")
+
+
+def test_names_that_are_not_there(ml: Kubectl) -> None:
+    for arguments, words in (
+        (("explain", "pod/nope", "-n", "ml"), "pod `ml/nope` is not on the server"),
+        (("explain", "pod/train-0", "--node", "node-9"), "node `node-9` is not on the server"),
+        (("explain", "-f", str(EXAMPLES), "--context", "dray"), "either files or a server"),
+    ):
+        done = subprocess.run(
+            command(*arguments),
+            env=dict(ml.environment),
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert (done.returncode, done.stdout) == (2, "")
+        assert words in done.stderr
+
+
+def test_without_files_and_without_a_server_it_says_what_it_needs(tmp_path: Path) -> None:
+    environment = {"HOME": str(tmp_path), "PATH": os.environ["PATH"]}
+    done = subprocess.run(
+        command("explain", "pod/x"), env=environment, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "name files or folders with `-f`, or a running cluster with `--kubeconfig`" in done.stderr
+
+
+def test_devices_come_back_and_the_next_in_line_gets_them(ml: Kubectl) -> None:
+    ml("delete", "pod", "train-0", "train-1")  # returns when they are gone
+    until(lambda: "nodeName" in ml.get("pod", "finetune")["spec"])
+    code, text = dray(ml, "explain", "claim/four-gpus", "-n", "ml")
+    assert code == 0
+    assert text.startswith("Claim ml/four-gpus has its devices\n")
+    assert "reserved for finetune" in text
+
+
+def test_a_cluster_starts_again_where_it_was(tmp_path: Path, home: Path, kubectl_program: str) -> None:
+    with upped(tmp_path, "--nodes", "1") as kubeconfig:
+        kubectl = Kubectl(kubectl_program, clean_environment(home, kubeconfig), "default")
+        pod = {"containers": [{"name": "c", "image": "i"}]}
+        kubectl(
+            "create",
+            "-f",
+            "-",
+            given={"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": pod},
+        )
+        until(lambda: "nodeName" in kubectl.get("pod", "p")["spec"])
+        before = kubectl.get("pods,nodes,resourceslices,deviceclasses")
+    with upped(tmp_path, "--nodes", "1"):
+        assert _objects(kubectl.get("pods,nodes,resourceslices,deviceclasses")) == _objects(before)
+    log = (tmp_path / "up.log").read_text()
+    assert log.count("simulating 1 node with example devices") == 2
+    assert "0 of them new" in log
+    assert "pods are scheduled, nothing runs them yet" in log
+    assert log.splitlines()[-1] == "stopped"
+
+
+def _objects(listing: dict[str, object]) -> object:
+    return listing["items"]
