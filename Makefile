@@ -52,8 +52,16 @@ $(BENCH_DEPS): $(READY) requirements/bench.txt
 .venv: $(READY) ## Create the virtual environment (the other targets do it when needed)
 
 .PHONY: demo
-demo: $(READY) ## See dray work on the example manifests
-	@DRAY=$(BIN)/dray sh examples/demo.sh
+demo: $(READY) ## Start a cluster, apply the examples, see who got what and why; it stays to play with
+	@DRAY=$(BIN)/dray PYTHON=$(PY) DRAY_DEMO_STOP="make demo.stop" sh examples/demo.sh
+
+.PHONY: demo.stop
+demo.stop: ## Stop the cluster of the demo
+	@sh examples/demo.sh stop
+
+.PHONY: tour
+tour: $(READY) ## See what dray does with plain files, without a cluster
+	@DRAY=$(BIN)/dray sh examples/tour.sh
 
 .PHONY: test
 test: lint types pytest ## Lint, types, import contracts, tests, and the requirements the tests name

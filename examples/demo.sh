@@ -91,18 +91,17 @@ show 0 dray explain pod/train-0 -n ml
 heading "4. Why does this pod wait, and what would help?"
 show 1 dray explain pod/finetune -n ml
 
-cat <<TEXT
+line() {
+    printf '  %-41s %s\n' "$1" "$2"
+}
 
-== The cluster is yours
-
-  export KUBECONFIG=$KUBECONFIG
-  kubectl get pods -A -o wide              where everything is; nothing runs the containers yet
-  kubectl describe pod finetune -n ml      the same explanation as an event
-  kubectl delete pod train-0 train-1 -n ml devices come back, and finetune gets its node
-  kubectl dray explain pod/finetune -n ml  with .venv/bin on your PATH
-  $STOP
-                                           ends it
-
-  sh examples/tour.sh                      what dray does with plain files, without a cluster
-  docs/guides/up.md                        more about clusters like this
-TEXT
+heading "The cluster is yours"
+printf '  export KUBECONFIG=%s\n' "$KUBECONFIG"
+line "kubectl get pods -A -o wide" "where everything is; nothing runs the containers yet"
+line "kubectl describe pod finetune -n ml" "the same explanation as an event"
+line "kubectl delete pod train-0 train-1 -n ml" "devices come back, and finetune gets its node"
+line "dray explain pod/finetune -n ml" "with .venv/bin on your PATH; so does \`kubectl dray\`"
+line "$STOP" "ends the cluster"
+echo
+line "sh examples/tour.sh" "what dray does with plain files, without a cluster"
+line "docs/guides/up.md" "more about clusters like this"

@@ -1,6 +1,6 @@
 #!/bin/sh
-# A walk through what dray can do, on the examples of this folder. `make demo` runs it; so does `sh examples/demo.sh`
-# when `dray` is on the PATH. Every step prints the command it runs, so that it can be typed again.
+# A walk through what dray does with plain files, on the examples of this folder. `make tour` runs it; so does
+# `sh examples/tour.sh` when `dray` is on the PATH. Every step prints the command it runs, so that it can be typed again.
 set -u
 cd "$(dirname "$0")/.." || exit 2
 DRAY=${DRAY:-dray}
@@ -9,7 +9,7 @@ heading() {
     printf '\n== %s\n\n' "$1"
 }
 
-# Run dray and check that it ends as it should: 0 is yes, 1 is no. A demo that breaks must not look like one that works.
+# Run dray and check that it ends as it should: 0 is yes, 1 is no. A tour that breaks must not look like one that works.
 show() {
     expected=$1
     shift
@@ -24,7 +24,7 @@ show() {
     "$DRAY" "$@"
     status=$?
     if [ "$status" -ne "$expected" ]; then
-        printf '\nthe demo is broken: expected exit code %s, got %s\n' "$expected" "$status" >&2
+        printf '\nthe tour is broken: expected exit code %s, got %s\n' "$expected" "$status" >&2
         exit 1
     fi
 }
@@ -66,6 +66,6 @@ cat <<'TEXT'
   dray explain -f FOLDER                   your own manifests, or the output of `kubectl get -o yaml`
   dray lint -o json FOLDER                 the same folder checked, for a program or for CI
   dray gates                               the features behind these objects, each with a switch
-  dray server                              a Kubernetes API for all of it: docs/guides/run-a-server.md
+  dray up                                  a whole cluster for all of it: docs/guides/up.md
   docs/start/ten-minutes.md                the same at walking pace, and from Python
 TEXT

@@ -1,4 +1,4 @@
-"""The few things the demo asks of kubectl, for machines that have none: `apply -f FOLDER` and `get KIND -A`."""
+"""What the demo asks of kubectl, for machines without: `apply -f FOLDER` and `get resourceclaims -A`."""
 
 from __future__ import annotations
 

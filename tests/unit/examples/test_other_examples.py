@@ -1,4 +1,4 @@
-"""The small cluster is in order, every broken example breaks one rule, and the demo runs."""
+"""The small cluster is in order, every broken example breaks one rule, and the tour runs."""
 
 from __future__ import annotations
 
@@ -87,17 +87,21 @@ def test_every_broken_example_has_a_row():
     assert {path.name for path in manifests("broken")} == set(BROKEN)
 
 
+def test_nothing_is_wrong_with_the_pods_for_a_whole_cluster():
+    assert not findings(EXAMPLES / "cluster")
+
+
 @pytest.fixture
-def demo_env():
+def environment():
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
     return {"PATH": path, "LC_ALL": "C.UTF-8"}
 
 
-def _demo(env):
+def _tour(environment):
     return subprocess.run(
-        ["/bin/sh", str(EXAMPLES / "demo.sh")],
+        ["/bin/sh", str(EXAMPLES / "tour.sh")],
         cwd=ROOT.parent,
-        env=env,
+        env=environment,
         capture_output=True,
         text=True,
         timeout=60,
@@ -105,8 +109,8 @@ def _demo(env):
     )
 
 
-def test_the_demo_runs_to_its_end(demo_env):
-    done = _demo(demo_env)
+def test_the_tour_runs_to_its_end(environment):
+    done = _tour(environment)
     assert done.returncode == 0, done.stderr
     assert "nothing to complain about" in done.stdout
     assert "did you mean `allocationMode`?" in done.stdout
@@ -118,7 +122,7 @@ def test_the_demo_runs_to_its_end(demo_env):
     assert any("What to try next" in line for line in done.stdout.splitlines()[-12:])
 
 
-def test_a_demo_that_breaks_says_so(demo_env):
-    done = _demo({**demo_env, "DRAY": "false"})
+def test_a_tour_that_breaks_says_so(environment):
+    done = _tour({**environment, "DRAY": "false"})
     assert done.returncode == 1
-    assert "the demo is broken" in done.stderr
+    assert "the tour is broken" in done.stderr
