@@ -10,6 +10,8 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from dray.allocator.admit import Admission
 from dray.api.core import Pod
 from dray.api.resource import ResourceClaim
@@ -18,6 +20,7 @@ from dray.client.client import Client
 from dray.client.places import kind_called
 from dray.client.tempo import Tempo
 from dray.gates import GateSet
+from dray.scheduler import telling
 from dray.scheduler.choices import Choices
 from dray.scheduler.loop import Scheduler
 from dray.scheduler.queue import Terms
@@ -38,6 +41,18 @@ SOON_AGAIN = Terms(first_backoff=0.02, longest_backoff=0.1)
 """Pods that failed are tried again without much ado."""
 
 ROOMY = {"cpu": "8", "memory": "16Gi", "pods": "300"}
+
+
+@pytest.fixture(params=("http", "inside"))
+def way(request: pytest.FixtureRequest) -> str:
+    """Over a socket with TLS, and within this process."""
+    return str(request.param)
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pods are told why they wait without much ado."""
+    monkeypatch.setattr(telling, "PATIENCE", 0.02)
 
 
 def some_ids() -> Callable[[], str]:
@@ -141,7 +156,9 @@ class Place(World):
     def unruly(self, tempo: Tempo | None = None) -> tuple[Client, Unruly]:
         """A client for a scheduler over a way that tests meddle with, perhaps with a clock of its own."""
         transport = Unruly(self.reach._transport(SCHEDULER))
-        return Client(transport, Habits(tempo=tempo or Tempo())), transport
+        client = Client(transport, Habits(tempo=tempo or Tempo()))
+        self.reach._open.append(client)
+        return client, transport
 
     async def cluster(self, nodes: int = 2, devices: int = 2) -> None:
         """Nodes `node-a`, `node-b` ... with devices `gpu-0` ... each, and their class."""

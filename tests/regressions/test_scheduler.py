@@ -19,7 +19,7 @@ from dray.api.resource import ResourceClaim
 from dray.client.changes import MergePatch
 from dray.client.failures import ServerFault
 from dray.client.transport import Request
-from dray.scheduler.claimbook import ClaimBook
+from dray.scheduler.claimbook import ClaimBook, version
 from dray.scheduler.loop import Scheduler
 from tests.contract.controlled import by_name, by_template, pod
 from tests.contract.documents import allocation, consumer
@@ -43,6 +43,7 @@ WAY = "inside"
 def watched(scheduler: Scheduler) -> list[str]:
     """Look at the book of claims after every change; what was wrong with it."""
     faults: list[str] = []
+    versions: dict[str, int] = {}
     overlay = scheduler._overlay
     book: ClaimBook = overlay.claims
     told = book._changed
@@ -52,6 +53,9 @@ def watched(scheduler: Scheduler) -> list[str]:
         held = Counter(device for claim in book for device in devices_in(claim))
         faults.extend(f"{device} belongs to {count}" for device, count in held.items() if count > 1)
         for stored in book._stored.values():
+            if version(stored) < versions.get(stored.metadata.uid, 0):
+                faults.append(f"{stored.metadata.name} is older than it was")
+            versions[stored.metadata.uid] = version(stored)
             if stored.status.allocation is not None and book.is_promised(stored):
                 faults.append(f"{stored.metadata.name} is promised what it has")
         taken = {pool: used.devices for pool, used in overlay._usage.pools.items()}
@@ -111,20 +115,23 @@ async def test_s02_shares_that_others_hold_are_counted(tmp_path):
     async with place(WAY, tmp_path) as here:
         await here.cluster(1, devices=0)
         await here.make(devices_of("node-a", shared))
+        shares = {}
         for number, name in enumerate(("early", "late")):
             asked = exactly("nic", capacity={"requests": {"bw": "4"}})
             await here.make(asks(asked, name=name, made=False))
-            share = {"consumedCapacity": {"bw": "4"}, "shareID": f"{number:08}-0000-4000-8000-000000000000"}
-            given = allocation("nic", request="nic", **share)
-            if name == "early":
-                await write_allocation(here, name, given)
+            share: Any = {
+                "consumedCapacity": {"bw": "4"},
+                "shareID": f"{number:08}-0000-4000-8000-000000000000",
+            }
+            shares[name] = allocation("nic", request="nic", **share)
+        await write_allocation(here, "early", shares["early"])
         async with here.scheduling():
             for amount in ("7", "6", "2"):
                 asked = exactly("nic", capacity={"requests": {"bw": amount}})
                 await here.make(asks(asked, name=f"c{amount}", made=False))
             await here.make(pod("seven", by_name("c7")))
             await here.until_refused("seven", "c7")
-            await write_allocation(here, "late", given)
+            await write_allocation(here, "late", shares["late"])
             await here.make(pod("six", by_name("c6")), pod("two", by_name("c2")))
             await here.until_refused("six", "c6")
             await here.until_bound("two")
@@ -251,6 +258,36 @@ async def test_s06_a_member_whose_binding_fails_lets_go_once(tmp_path):
             assert faults == []
 
 
+async def test_s06_a_member_that_fails_leaves_the_promise_to_the_others(tmp_path):
+    """The first of two fails to write what both build on; until the second has, nobody gets the device."""
+    async with place(WAY, tmp_path) as here:
+        client, transport = here.unruly()
+        first, second = (Door("PUT", "/resourceclaims/c/status", most=1) for _ in range(2))
+
+        async def fail_the_first(request: Request) -> None:
+            if first.reached.is_set():
+                await second(request)
+                return
+            await first(request)
+            if first.reached.is_set():
+                raise ServerFault(500, {"message": "the write was not to be"})
+
+        transport.before = fail_the_first
+        async with here.scheduling(client) as scheduler:
+            await here.cluster(1, devices=1)
+            await here.make(asks(exactly(), name="c", made=False), asks(exactly(), name="other", made=False))
+            await here.make(pod("p", by_name("c")), pod("q", by_name("c")))
+            await here.until(lambda: in_flight(scheduler), lambda count: count == 2)
+            first.open()
+            await second.reached.wait()
+            await here.make(pod("r", by_name("other")))
+            await here.until_refused("r", "other")
+            assert scheduler._overlay.claims.in_flight() == 1
+            second.open()
+            await here.until_bound("p", "q")
+            assert scheduler._binder.conflicts == 0
+
+
 async def test_s07_a_peer_that_commits_first_is_no_failure(tmp_path):
     async with place(WAY, tmp_path) as here:
         client, transport = here.unruly()
@@ -281,6 +318,8 @@ async def test_s07_an_older_version_never_comes_back(tmp_path):
             await here.make(*(asks(exactly(), name=f"c{n}", made=False) for n in range(3)))
             await here.until(lambda: known(scheduler), lambda count: count == 3)
             transport.event = late = Door("GET", "/resourceclaims")
+            mark = MergePatch({"metadata": {"annotations": {"a": "b"}}})
+            await here.client.patch(ResourceClaim, "c0", mark, "default")
             await here.make(pod("p0", by_name("c0")))
             await here.until_bound("p0")
             await here.make(pod("p1", by_name("c1")))
@@ -289,7 +328,7 @@ async def test_s07_an_older_version_never_comes_back(tmp_path):
             await here.make(pod("p2", by_name("c2")))
             await here.until_refused("p2", "c2")
             assert faults == []
-            assert scheduler._binder.conflicts == 0
+            assert scheduler._binder.conflicts == 1  # the mark was not known
 
 
 async def known(scheduler: Scheduler) -> int:

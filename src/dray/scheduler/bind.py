@@ -44,6 +44,10 @@ class Overtaken(DrayError):  # noqa: N818 - what is the case
     """The cluster is not what the placement was made for; the message says what changed."""
 
 
+class NotReady(Overtaken):
+    """The devices are there and did not become ready; the message says which, and what they wait for."""
+
+
 @dataclass(slots=True)
 class _Turns:
     """Who writes a claim now, and for whom else."""
@@ -256,9 +260,9 @@ class Binder:
                     return
                 left = began + self._longest_wait - self._tempo.clock.monotonic()
                 if isinstance(state, Failed):
-                    raise Overtaken(f"claim {_named(claim)}: {state}")
+                    raise NotReady(f"claim {_named(claim)}: {state}")
                 if left <= 0:
-                    raise Overtaken(
+                    raise NotReady(
                         f"claim {_named(claim)}: {state} for more than {self._longest_wait:g} seconds"
                     )
                 waiting()

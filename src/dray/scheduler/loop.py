@@ -30,7 +30,7 @@ from dray.placement.subject import PLUGIN, ClaimsSeen, Subject, subject_of
 from dray.placement.verdicts import Verdict
 from dray.scheduler import classic
 from dray.scheduler import metrics as measures
-from dray.scheduler.bind import Binder, Overtaken
+from dray.scheduler.bind import Binder, NotReady, Overtaken
 from dray.scheduler.choices import Choices
 from dray.scheduler.entry import Entry, Place
 from dray.scheduler.hints import DEVICES, ROOM
@@ -240,10 +240,12 @@ class Scheduler:
         return Result.SCHEDULED
 
     def _failed(self, entry: Entry, failed: Exception) -> Result:
-        """A placement could not be written: the pod is tried again."""
+        """A placement could not be written: the pod is tried again, and told why when that does not help."""
         self._choices.log.info("binding failed", pod=entry.name, why=str(failed))
         entry.verdict = str(failed)
         self._queue.park(entry, frozenset(), again=True)
+        if entry.attempts > 1 or isinstance(failed, NotReady):
+            self._teller.note(entry, Verdict(PLUGIN, str(failed)))
         return Result.ERROR
 
     # --- no ---

@@ -1,0 +1,288 @@
+"""The scheduler against a real server when things go wrong: rivals, deletions, searches, new leaders."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
+from typing import Any
+
+import pytest
+
+from dray.api.resource import ResourceClaim
+from dray.client.changes import MergePatch
+from dray.client.client import Deletion
+from dray.client.failures import Conflict
+from dray.client.leases import Timing
+from dray.client.transport import Request
+from dray.placement import profile
+from dray.placement.plugins import devices
+from dray.scheduler.loop import Scheduler
+from tests.contract.controlled import by_name, by_template, pod
+from tests.contract.scheduled import (
+    NODE,
+    Place,
+    asks,
+    attribute,
+    choices,
+    devices_in,
+    devices_of,
+    exactly,
+    impatient,
+    node,
+    place,
+    way,
+)
+from tests.contract.unruly import Door
+
+__all__ = ["impatient", "way"]
+
+
+def free(name: str) -> dict[str, Any]:
+    return asks(exactly(), name=name, made=False)
+
+
+# --- rivals ---
+
+
+def called(name: str) -> profile.Choices:
+    return profile.Choices(scheduler_name=name)
+
+
+async def test_who_loses_a_device_to_a_rival_gets_another(way, tmp_path):
+    async with place(way, tmp_path) as here:
+        client, transport = here.unruly()
+        transport.before = door = Door("PUT", "/resourceclaims/slow/status", most=1)
+        await here.cluster(1, devices=2)
+        await here.make(free("slow"), free("fast"))
+        async with (
+            here.scheduling(client, placement=called("slow")) as loser,
+            here.scheduling(placement=called("fast")),
+        ):
+            await here.make(pod("s", by_name("slow"), schedulerName="slow"))
+            await door.reached.wait()
+            await here.make(pod("f", by_name("fast"), schedulerName="fast"))
+            await here.until_bound("f")
+            door.open()
+            await here.until_bound("s")
+            held = await here.held()
+            assert held == {"fast": ["node-a/gpu-0"], "slow": ["node-a/gpu-1"]}
+            assert loser._binder.conflicts == 1
+            assert loser._overlay.claims.in_flight() == 0
+
+
+async def test_schedulers_that_do_not_know_of_each_other_share_a_cluster(tmp_path):
+    async with place("inside", tmp_path) as here, here.controlled():
+        await here.cluster(4, devices=2)
+        await here.make(asks(exactly()))
+        names = [f"p-{n}" for n in range(12)]
+        async with here.scheduling() as one, here.scheduling() as two:
+            await asyncio.gather(*(here.make(pod(name, by_template())) for name in names))
+            await here.until(lambda: here.held(), lambda held: sum(map(len, held.values())) == 8)
+            pods = await here.until(lambda: all_of(here, names), lambda found: nodes(found) == 8)
+            held = [device for found in (await here.held()).values() for device in found]
+            assert len(set(held)) == 8
+            bound = [each.metadata.name for each in pods if each.spec.node_name]
+            await asyncio.gather(*(here.delete(name) for name in bound))
+            await here.until_bound(*(name for name in names if name not in bound))
+            for scheduler in (one, two):
+                await here.until(partial(promised, scheduler), lambda count: count == 0)
+
+
+async def all_of(here: Place, names: list[str]) -> list[Any]:
+    return [await here.pod(name) for name in names]
+
+
+def nodes(pods: list[Any]) -> int:
+    return sum(bool(each.spec.node_name) for each in pods)
+
+
+async def promised(scheduler: Scheduler) -> int:
+    return scheduler._overlay.claims.in_flight()
+
+
+async def test_a_ledger_that_objects_again_and_again_costs_no_device(tmp_path):
+    async with place("inside", tmp_path) as here:
+        client, transport = here.unruly()
+        objections = 5
+
+        async def object_(request: Request) -> None:
+            nonlocal objections
+            if request.method == "PUT" and request.path.endswith("/resourceclaims/c/status") and objections:
+                objections -= 1
+                raise Conflict(409, {"message": "device gpu-0 is held by somebody"})
+
+        transport.before = object_
+        async with here.scheduling(client) as scheduler:
+            await here.cluster(1, devices=1)
+            await here.make(free("c"), pod("p", by_name("c")))
+            await here.until_bound("p")
+            assert objections == 0
+            assert scheduler._binder.conflicts == 5
+            assert await promised(scheduler) == 0
+
+
+# --- searches ---
+
+
+async def test_a_search_that_was_given_up_says_so_and_gets_more_patience(tmp_path, monkeypatch):
+    monkeypatch.setattr(devices, "BUDGET", 2)
+    async with place("inside", tmp_path) as here, here.scheduling() as scheduler:
+        await here.cluster(1, devices=20)
+        await here.make(asks(exactly(count=20), name="c", made=False), pod("p", by_name("c")))
+        await here.until_bound("p")
+        assert scheduler._devices.searches["GaveUp"] >= 3
+        await here.make(asks(exactly(count=20), name="d", made=False), pod("q", by_name("d")))
+        monkeypatch.setattr(devices, "BUDGET", 0)
+        await here.make(devices_of("more", *(f"gpu-{n}" for n in range(20)), nodeName="node-a"))
+        await here.until_refused("q", "was given up; it is tried again, with more patience")
+        monkeypatch.setattr(devices, "BUDGET", 2)
+        await here.until_bound("q")
+
+
+async def test_a_device_that_cannot_be_judged_spoils_its_own_node_only(way, tmp_path):
+    async with place(way, tmp_path) as here, here.scheduling():
+        await here.cluster(0)
+        good = {"name": "gpu-0", "attributes": {"model": {"string": "large"}}}
+        await here.make(node("node-a"), devices_of("node-a", "bare"))
+        asked = exactly("gpu", attribute("model", "large"))
+        await here.make(asks(asked, name="c", made=False), asks(asked, name="d", made=False))
+        await here.make(pod("p", by_name("c")))
+        await here.until_refused("p", "node-a", "bare")
+        await here.make(node("node-b"), devices_of("node-b", good))
+        assert (await here.until_bound("p"))[0].spec.node_name == "node-b"
+
+
+# --- deletions in flight ---
+
+
+@pytest.mark.parametrize("what", ["pod", "claim"])
+async def test_whoever_waits_gets_what_a_deleted_one_was_promised(tmp_path, what):
+    async with place("inside", tmp_path) as here:
+        client, transport = here.unruly()
+        transport.before = door = Door("PATCH", "/resourceclaims/c", most=1)
+        async with here.scheduling(client) as scheduler:
+            await here.cluster(1, devices=1)
+            await here.make(free("c"), free("d"), pod("p", by_name("c")))
+            await door.reached.wait()
+            await here.make(pod("q", by_name("d")))
+            await here.until_refused("q", "d")
+            if what == "pod":
+                await here.delete("p")
+            else:
+                await here.client.delete(ResourceClaim, "c", "default", Deletion(grace=0))
+                await here.until_bound("q")
+            door.open()
+            if what == "claim":
+                await here.until_refused("p", "claim default/c does not exist")
+            else:
+                # Its claim keeps the device until somebody takes the pod off it.
+                await here.until(lambda: flying(scheduler), lambda count: count == 0)
+                await here.client.delete(ResourceClaim, "c", "default", Deletion(grace=0))
+                await here.client.patch(
+                    ResourceClaim,
+                    "c",
+                    MergePatch({"status": {"allocation": None, "reservedFor": None}}),
+                    "default",
+                    subresource="status",
+                )
+                await here.until_bound("q")
+            assert await promised(scheduler) == 0
+
+
+async def flying(scheduler: Scheduler) -> int:
+    return scheduler._queue.in_flight
+
+
+async def test_room_that_a_deleted_pod_was_promised_is_free_again(tmp_path):
+    async with place("inside", tmp_path) as here:
+        client, transport = here.unruly()
+        transport.before = door = Door("POST", "/pods/p/binding", most=1)
+        async with here.scheduling(client):
+            await here.make(node("node-a", room={"cpu": "1", "memory": "1Gi", "pods": "1"}), pod("p"))
+            await door.reached.wait()
+            await here.make(pod("q"))
+            await here.until_refused("q", "node-a")
+            await here.delete("p")
+            door.open()
+            await here.until_bound("q")
+
+
+async def test_a_pod_whose_node_goes_away_meanwhile_gets_another(tmp_path):
+    async with place("inside", tmp_path) as here:
+        client, transport = here.unruly()
+        transport.before = door = Door("PATCH", "/resourceclaims/c", most=1)
+        async with here.scheduling(client) as scheduler:
+            await here.cluster(1, devices=1)
+            await here.make(free("c"), pod("p", by_name("c")))
+            await door.reached.wait()
+            await here.make(node("node-b"), devices_of("node-b", "gpu-0"))
+            await here.client.delete(NODE, "node-a")
+            await here.until(lambda: knows(scheduler), lambda names: names == {"node-b"})
+            door.open()
+            assert (await here.until_bound("p"))[0].spec.node_name == "node-b"
+            assert devices_in(await here.claim("c")) == ["node-b/gpu-0"]
+
+
+async def knows(scheduler: Scheduler) -> set[str]:
+    return set(scheduler._overlay._nodes)
+
+
+# --- leaders ---
+
+QUICK = Timing(lease=0.6, renew_deadline=0.4, retry=0.05)
+
+
+async def test_another_scheduler_takes_over_where_one_ends(way, tmp_path):
+    async with place(way, tmp_path) as here, here.controlled(), AsyncExitStack() as ends:
+        await here.cluster(2, devices=2)
+        await here.make(asks(exactly()))
+        await ends.enter_async_context(here.scheduling(elect=True, identity="first", timing=QUICK))
+        await here.make(pod("p", by_template()))
+        await here.until_bound("p")
+        async with here.scheduling(elect=True, identity="second", timing=QUICK) as second:
+            await here.make(pod("q", by_template()))
+            await here.until_bound("q")
+            assert second._turn == 0
+            await ends.aclose()
+            await here.make(pod("r", by_template()))
+            await here.until_bound("r")
+            assert second._turn > 0
+            held = [device for found in (await here.held()).values() for device in found]
+            assert len(set(held)) == 3
+
+
+class Enough(Exception):  # noqa: N818 - what is the case
+    """The end of a test."""
+
+
+async def test_a_leader_that_is_deposed_again_and_again_goes_on(tmp_path):
+    """Neither room to write, nor pods, nor devices get lost when leadership ends in the middle."""
+    async with place("inside", tmp_path) as here:
+        await here.cluster(1, devices=3)
+        client, transport = here.unruly()
+        scheduler = Scheduler(client, choices(in_flight=1))
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                await scheduler._sights.begin(tasks)
+                for number in range(3):
+                    transport.before = Door("PUT", f"/resourceclaims/c{number}/status", most=1)
+                    await here.make(free(f"c{number}"), pod(f"p-{number}", by_name(f"c{number}")))
+                    async with deposed(scheduler):
+                        await transport.before.reached.wait()
+                    assert await promised(scheduler) == 0
+                    async with deposed(scheduler):
+                        await here.until_bound(f"p-{number}")
+                raise Enough
+        except* Enough:
+            assert scheduler._turn >= 6
+
+
+@asynccontextmanager
+async def deposed(scheduler: Scheduler) -> AsyncIterator[None]:
+    """A scheduler leads while the block lasts."""
+    lead = asyncio.create_task(scheduler._lead())
+    yield
+    lead.cancel()
+    await asyncio.wait([lead])

@@ -1,0 +1,36 @@
+"""A tempo whose clock tests turn by hand: whoever sleeps wakes when its time has come."""
+
+from __future__ import annotations
+
+import asyncio
+
+from dray.client.tempo import Tempo
+from dray.clock import ManualClock
+
+
+class Turned:
+    """A clock, and everybody who waits for it."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.tempo = Tempo(self.clock, self._sleep, lambda: 0.5)
+        self._asleep: list[tuple[float, asyncio.Future[None]]] = []
+
+    async def _sleep(self, seconds: float) -> None:
+        if seconds <= 0:
+            await asyncio.sleep(0)
+            return
+        waits: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._asleep.append((self.clock.monotonic() + seconds, waits))
+        await waits
+
+    async def turn(self, seconds: float) -> None:
+        """Let time pass, and everybody whose time has come do something."""
+        self.clock.advance(seconds)
+        now = self.clock.monotonic()
+        for due, waits in self._asleep:
+            if due <= now and not waits.done():
+                waits.set_result(None)
+        self._asleep = [(due, waits) for due, waits in self._asleep if due > now]
+        for _ in range(20):
+            await asyncio.sleep(0)
