@@ -16,7 +16,6 @@ import yaml
 
 from dray.allocator.admit import Admission
 from dray.client.client import Client
-from dray.clock import SystemClock
 from dray.cluster.kept import Service
 from dray.controllers import controllers as claim_keeping
 from dray.errors import InputError
@@ -24,7 +23,7 @@ from dray.gates import GateSet
 from dray.placement.profile import Choices, read_choices
 from dray.scheduler import choices, loop
 from dray.sim.identity import new_share_id
-from dray.telemetry.logs import Log
+from dray.telemetry.logs import Log, silent
 from dray.telemetry.metrics import Metrics
 
 _DRA: Final = "DynamicResourceAllocation"
@@ -42,7 +41,7 @@ class Component:
     gates: GateSet = field(default_factory=GateSet.default)
     elect: bool = True
     identity: str = field(default_factory=new_identity)
-    log: Log = field(default_factory=lambda: Log(lambda _line: True, SystemClock()))
+    log: Log = field(default_factory=silent)
     profile: Choices = field(default_factory=Choices)
     """How the scheduler judges nodes, and whose pods it takes."""
     upkeep: bool = False

@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Final
 
 from dray.api.gated import Gatekeeper
-from dray.clock import SystemClock
 from dray.errors import InputError
 from dray.gates import GateSet
 from dray.manifests.write import yaml_block
@@ -33,7 +32,7 @@ from dray.server.httpd import Httpd, listen
 from dray.server.limits import Limits
 from dray.server.metrics import CONNECTIONS
 from dray.store import Store, open_store
-from dray.telemetry.logs import Log
+from dray.telemetry.logs import Log, silent
 from dray.telemetry.metrics import Metrics
 
 STORE_FILE: Final = "store.db"
@@ -65,7 +64,7 @@ class ServerOptions:
     anonymous: bool = False
     ledger: bool = True
     limits: Limits = field(default_factory=Limits)
-    log: Log = field(default_factory=lambda: Log(lambda _line: True, SystemClock()))
+    log: Log = field(default_factory=silent)
 
 
 @dataclass(frozen=True)

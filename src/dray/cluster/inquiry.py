@@ -29,7 +29,7 @@ from dray.placement.cycle import Refused, Unplaceable, place, refusals
 from dray.placement.phases import Plugin
 from dray.placement.plugins.classic import ClassicResources
 from dray.placement.plugins.devices import Devices, out_of_reach
-from dray.placement.profile import Choices, profile_of
+from dray.placement.profile import DEFAULT_SCHEDULER, Choices, profile_of
 from dray.placement.resources import NOTHING, Needs, needs_of
 from dray.placement.snapshot import Snapshot
 from dray.placement.subject import ClaimsSeen, Subject, subject_of
@@ -216,4 +216,4 @@ def _remarks(subject: Subject, answer: Diagnosis) -> Iterable[str]:
         return
     said = [c for c in subject.pod.status.conditions if c.type == UNSCHEDULED and c.status == "False"]
     told = f", which said last: {said[0].message}" if said and said[0].message else ""
-    yield f"waits for scheduler `{subject.pod.spec.scheduler_name or 'default-scheduler'}`{told}"
+    yield f"waits for scheduler `{subject.pod.spec.scheduler_name or DEFAULT_SCHEDULER}`{told}"

@@ -19,24 +19,19 @@ from dray.client.events import EventRecorder
 from dray.client.informer import Informer
 from dray.client.leases import USUAL, Election, LeadershipLost, Timing
 from dray.client.tempo import Backoff
-from dray.clock import SystemClock
 from dray.controllers import metrics as measures
 from dray.controllers.accounts import AccountController
 from dray.controllers.claims import ClaimController
 from dray.controllers.orphans import GRACE, OrphanController
 from dray.controllers.sights import Sights
 from dray.controllers.taints import TaintController
-from dray.telemetry.logs import Log
+from dray.telemetry.logs import Log, silent
 from dray.telemetry.metrics import Metrics
 
 LEASE: Final = "dray-controller"
 LEASE_NAMESPACE: Final = "kube-system"
 NAME: Final = "dray-controller"
 """Whom events name as their source."""
-
-
-def _silent() -> Log:
-    return Log(lambda _line: True, SystemClock())
 
 
 @dataclass(frozen=True)
@@ -53,7 +48,7 @@ class Choices:
     node_grace: float = GRACE
     """Seconds a node may be absent before its pods are taken for lost."""
     workers: int = 32
-    log: Log = field(default_factory=_silent)
+    log: Log = field(default_factory=silent)
 
 
 class Member(Protocol):

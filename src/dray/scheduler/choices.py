@@ -9,17 +9,12 @@ from typing import Final
 from dray.allocator.admit import Admission
 from dray.claims.binding import LONGEST_WAIT
 from dray.client.leases import USUAL, Timing
-from dray.clock import SystemClock
 from dray.placement import profile
 from dray.scheduler.queue import Terms
-from dray.telemetry.logs import Log
+from dray.telemetry.logs import Log, silent
 
 LEASE: Final = "dray-scheduler"
 LEASE_NAMESPACE: Final = "kube-system"
-
-
-def _silent() -> Log:
-    return Log(lambda _line: True, SystemClock())
 
 
 @dataclass(frozen=True)
@@ -41,4 +36,4 @@ class Choices:
     """Seconds a pod waits for its devices to become ready."""
     in_flight: int = 128
     """Placements that are written at the same time."""
-    log: Log = field(default_factory=_silent)
+    log: Log = field(default_factory=silent)

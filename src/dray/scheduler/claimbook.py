@@ -76,11 +76,9 @@ class ClaimBook:
             return
         key = _key(claim)
         known = self._stored.get(key)
-        if known is not None and version(claim) < version(known) and known.metadata.uid == claim.metadata.uid:
+        if known is not None and version(claim) < version(known):
             return
         if known is not None and known.metadata.uid != claim.metadata.uid:
-            if version(claim) < version(known):
-                return
             self.lost(known)
         self._stored[key] = claim
         self._recount(key)
@@ -109,17 +107,15 @@ class ClaimBook:
         if held is not None:
             held.users.add(user)
 
-    def let_go(self, claim: ResourceClaim, user: str) -> bool:
-        """A user does not build on a promise any more; whether it ended with that."""
+    def let_go(self, claim: ResourceClaim, user: str) -> None:
+        """A user does not build on a promise any more; the last one ends it."""
         held = self._promised.get(claim.metadata.uid)
         if held is None or user not in held.users:
-            return False
+            return
         held.users.discard(user)
-        if held.users:
-            return False
-        del self._promised[claim.metadata.uid]
-        self._recount(_key(claim))
-        return True
+        if not held.users:
+            del self._promised[claim.metadata.uid]
+            self._recount(_key(claim))
 
     def _recount(self, key: Key) -> None:
         """Settle what counts for a claim, and tell when that is something else than before."""

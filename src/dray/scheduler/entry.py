@@ -6,9 +6,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from dray.api.core import Pod
+from dray.claims.reservation import ENDED
 from dray.placement.verdicts import Signal
-
-_OVER = frozenset({"Succeeded", "Failed"})
 
 
 class Place(StrEnum):
@@ -77,7 +76,7 @@ class Entry:
 def is_over(pod: Pod) -> bool:
     """Whether there is nothing left to schedule: the pod has a node, has run, or is going away."""
     return (
-        bool(pod.spec.node_name) or pod.status.phase in _OVER or pod.metadata.deletion_timestamp is not None
+        bool(pod.spec.node_name) or pod.status.phase in ENDED or pod.metadata.deletion_timestamp is not None
     )
 
 

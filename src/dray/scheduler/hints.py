@@ -29,6 +29,7 @@ from dray.api.classic import (
 from dray.api.core import Node, Pod
 from dray.api.meta import ObjectMeta
 from dray.api.resource import DeviceClass, ResourceClaim, ResourceSlice
+from dray.claims.reservation import ENDED
 from dray.placement.verdicts import Signal, Topic
 from dray.scheduler.entry import has_other_claims, is_another
 from dray.values.quantity import ZERO, Quantity
@@ -42,7 +43,6 @@ ROOM = Signal(Topic.ROOM)
 DEVICES = Signal(Topic.DEVICES)
 
 _NO_OFFER, _SILENCE = SchedulerSchedulingStatus(), SchedulingStatus()
-_OVER = frozenset({"Succeeded", "Failed"})
 
 
 def signals_of(old: T | None, new: T | None) -> Signals:
@@ -78,7 +78,7 @@ def _of_pod(old: Pod | None, new: Pod | None) -> Iterable[Signal]:
     if old is None:
         return
     if old.spec.node_name:
-        if old.status.phase not in _OVER and (new is None or _takes_less(old, new)):
+        if old.status.phase not in ENDED and (new is None or _takes_less(old, new)):
             yield ROOM
     elif new is None or new.spec.node_name:
         return  # it went, or takes room: both help nobody
@@ -88,7 +88,7 @@ def _of_pod(old: Pod | None, new: Pod | None) -> Iterable[Signal]:
 
 def _takes_less(old: Pod, new: Pod) -> bool:
     """Whether a pod on a node may leave room that it did not leave before."""
-    if new.status.phase in _OVER:
+    if new.status.phase in ENDED:
         return True
     return old.spec != new.spec and (
         old.spec.containers != new.spec.containers

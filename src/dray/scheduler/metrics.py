@@ -33,7 +33,7 @@ PLUGIN_SECONDS = "scheduler_plugin_execution_duration_seconds"
 UNSCHEDULABLE = "scheduler_unschedulable_pods"
 IN_FLIGHT = "dray_scheduler_in_flight_pods"
 SEARCHES = "dray_scheduler_searches_total"
-SHAPES = "dray_scheduler_node_shapes"
+SHAPES = "dray_scheduler_node_groups"
 CONFLICTS = "dray_scheduler_conflicts_total"
 
 MEASURES = numbers.table(

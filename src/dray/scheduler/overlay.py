@@ -89,14 +89,12 @@ class Overlay:
 
     # --- nodes ---
 
-    def saw_node(self, node: Node) -> bool:
-        """A node as the watch tells it; whether anything about it matters to pods that wait."""
+    def saw_node(self, node: Node) -> None:
+        """A node as the watch tells it."""
         known = self._nodes.get(node.metadata.name)
-        if known is not None and _looks_like(known, node):
-            return False
-        self._nodes[node.metadata.name] = node
-        self._touched.add(node.metadata.name)
-        return True
+        if known is None or not _looks_like(known, node):
+            self._nodes[node.metadata.name] = node
+            self._touched.add(node.metadata.name)
 
     def lost_node(self, node: Node) -> None:
         self._nodes.pop(node.metadata.name, None)

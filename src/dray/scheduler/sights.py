@@ -15,6 +15,7 @@ from dray.api.core import Node, Pod
 from dray.api.resource import DeviceClass, ResourceClaim, ResourceSlice
 from dray.client.client import Client
 from dray.client.informer import Informer, Ways, without_managed_fields
+from dray.placement.profile import DEFAULT_SCHEDULER
 from dray.scheduler.bind import Binder
 from dray.scheduler.hints import signals_of
 from dray.scheduler.overlay import Overlay
@@ -127,4 +128,4 @@ class Sights:
         self.left(pod.metadata.uid)
 
     def _is_ours(self, pod: Pod) -> bool:
-        return not pod.spec.node_name and (pod.spec.scheduler_name or "default-scheduler") in self._names
+        return not pod.spec.node_name and (pod.spec.scheduler_name or DEFAULT_SCHEDULER) in self._names

@@ -20,7 +20,7 @@ from enum import IntEnum
 from typing import Any
 
 from dray.api.jsontext import write_json
-from dray.clock import Clock
+from dray.clock import Clock, SystemClock
 from dray.errors import DrayError
 from dray.telemetry.redaction import plain
 
@@ -100,6 +100,11 @@ class Log:
             return left_out
         count.times += 1
         return 0 if count.times <= REPEATS else None
+
+
+def silent() -> Log:
+    """A log that nobody reads."""
+    return Log(lambda _line: True, SystemClock())
 
 
 class _Count:
