@@ -29,6 +29,8 @@ from dray.server.removing import BACKGROUND, FINALIZERS, FOREGROUND, ORPHAN, Rem
 
 COLLECTOR: Final = User("system:serviceaccount:kube-system:generic-garbage-collector", (MASTERS,))
 _FOREGROUND, _ORPHAN = FINALIZERS[FOREGROUND], FINALIZERS[ORPHAN]
+AT_ONCE: Final = 16
+"""So many objects are looked at at a time: each waits for the disk, and many share a commit."""
 _LONGEST_PAUSE: Final = 60.0
 _ATTEMPTS_LOGGED: Final = 5
 
@@ -54,26 +56,43 @@ class Collector:
         self._dependents: dict[str, set[bytes]] = {}
         self._work: asyncio.Queue[tuple[bytes, int]] = asyncio.Queue()
         self._queued: set[bytes] = set()
+        self._looked_at: dict[bytes, int | None] = {}
+        """What is being looked at, and the attempt as which it is to be looked at again."""
         for kind in _KINDS:
             cache.listen(kind, self._seen)
 
     async def run(self) -> None:
         """Look at whatever changed, for ever; the owner runs this as a task."""
-        async with asyncio.TaskGroup() as later:
-            while True:
-                place, attempt = await self._work.get()
-                self._queued.discard(place)
-                try:
-                    await self._look(place)
-                except Exception as broken:
-                    # Whatever it was, an object that cannot be collected must not end the server.
-                    if _is_overtaken(broken) and attempt == 0:
-                        self._add(place, 1)
-                        continue
-                    if attempt == _ATTEMPTS_LOGGED:
-                        why = broken.message if isinstance(broken, Failure) else repr(broken)
-                        self._troubled(f"{place.decode()} cannot be collected: {why}")
-                    later.create_task(self._again(place, attempt + 1))
+        async with asyncio.TaskGroup() as tasks:
+            for _ in range(AT_ONCE):
+                tasks.create_task(self._work_off(tasks))
+
+    async def _work_off(self, later: asyncio.TaskGroup) -> None:
+        while True:
+            place, attempt = await self._work.get()
+            self._queued.discard(place)
+            if place in self._looked_at:
+                self._looked_at[place] = attempt
+                continue
+            self._looked_at[place] = None
+            try:
+                await self._look(place)
+            except Exception as broken:
+                self._failed(place, attempt, broken, later)
+            finally:
+                again = self._looked_at.pop(place)
+                if again is not None:
+                    self._add(place, again)
+
+    def _failed(self, place: bytes, attempt: int, broken: Exception, later: asyncio.TaskGroup) -> None:
+        """Whatever it was, an object that cannot be collected must not end the server."""
+        if _is_overtaken(broken) and attempt == 0:
+            self._add(place, 1)
+            return
+        if attempt == _ATTEMPTS_LOGGED:
+            why = broken.message if isinstance(broken, Failure) else repr(broken)
+            self._troubled(f"{place.decode()} cannot be collected: {why}")
+        later.create_task(self._again(place, attempt + 1))
 
     async def _again(self, place: bytes, attempt: int) -> None:
         await asyncio.sleep(min(0.05 * 2**attempt, _LONGEST_PAUSE))

@@ -13,7 +13,7 @@ import msgspec
 
 from dray.api.codec import Decoded, decode, decode_document
 from dray.api.fields import FieldError
-from dray.api.jsontext import duplicate_fields, read_json
+from dray.api.jsontext import duplicate_fields, read_json, surely_json
 from dray.api.kinds import Kind
 from dray.api.versions import place_in
 from dray.errors import DecodeError, InputError
@@ -82,7 +82,7 @@ def taken(request: Request, kind: Kind, version: str) -> Taken:
     if kind.kept_as is None:
         decoded = _straight(request.body, kind, version)
     if decoded is None:
-        return understood(kind, version, _json(request.body), mode, repeated)
+        return understood(kind, version, _json(request.body), mode, repeated, sound=surely_json(request.body))
     return _taken(decoded, mode, repeated)
 
 
@@ -96,9 +96,17 @@ def _straight(body: bytes, kind: Kind, version: str) -> Decoded | None:
 
 
 def understood(
-    kind: Kind, version: str, document: Any, mode: str = IGNORE, repeated: Sequence[str] = ()
+    kind: Kind,
+    version: str,
+    document: Any,
+    mode: str = IGNORE,
+    repeated: Sequence[str] = (),
+    sound: bool = False,
 ) -> Taken:
-    """A document of a client as a draft; what it does not say of its kind is known from the path."""
+    """A document of a client as a draft; what it does not say of its kind is known from the path.
+
+    What is `sound` was looked through for things that are not JSON before.
+    """
     if not isinstance(document, dict):
         raise bad_request(f"the body must be an object of kind {kind.name}, for example a JSON object")
     wanted = {"apiVersion": kind.api_version(version), "kind": kind.name}
@@ -110,7 +118,9 @@ def understood(
                 f"the expected {what} ({wanted[field]})"
             )
     try:
-        decoded = decode_document(given if kind.kept_as is None else inward(kind, version, given))
+        decoded = decode_document(
+            given if kind.kept_as is None else inward(kind, version, given), sound=sound
+        )
     except DecodeError as broken:
         raise unreadable(kind, version, broken, _name(given)) from None
     return _taken(decoded, mode, repeated)

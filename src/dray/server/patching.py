@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from dray.api.jsontext import surely_json
 from dray.api.kinds import Kind
 from dray.server import births
 from dray.server.call import Request
@@ -47,7 +48,10 @@ class Patching:
             if old is None:
                 raise not_found(kind, call.name)
             document = outward(kind, version, old.document)
-            made = understood(kind, version, _patched(kind, request.content_type, document, patch), mode)
+            patched = _patched(kind, request.content_type, document, patch)
+            # Operations may nest what they move; a merge is no deeper than what is merged.
+            sound = request.content_type != JSON_PATCH and surely_json(request.body)
+            made = understood(kind, version, patched, mode, sound=sound)
             warnings[:] = made.warnings
             births.check_preconditions(kind, old, made.draft.metadata)
             return self._writing.followed(request, version, made.draft, old, warnings)

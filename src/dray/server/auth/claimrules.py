@@ -52,9 +52,9 @@ class StatusRule:
         self._drivers = drivers
 
     def judge(self, change: Change) -> Extra:
-        if change.kind is CLAIM and change.view is not None:
+        if change.kind is CLAIM and change.draft is not None:
             self._judge_claim(change, change.view, change.old_view or _NO_CLAIM)
-        elif change.kind is CLASSIC_CLAIM and change.view is not None:
+        elif change.kind is CLASSIC_CLAIM and change.draft is not None:
             self._judge_classic(change)
         return NOTHING
 
@@ -184,7 +184,7 @@ class AdminAccessRule:
 
 def _admin_access(change: Change) -> Iterator[Path]:
     """Where a change asks for admin access that was not there before."""
-    if change.view is None:
+    if change.draft is None:
         return
     if change.kind is CLAIM:
         if change.operation == CREATE:
