@@ -100,7 +100,7 @@ printf '  export KUBECONFIG=%s\n' "$KUBECONFIG"
 line "kubectl get pods -A -o wide" "where everything is; nothing runs the containers yet"
 line "kubectl describe pod finetune -n ml" "the same explanation as an event"
 line "kubectl delete pod train-0 train-1 -n ml" "devices come back, and finetune gets its node"
-line "dray explain pod/finetune -n ml" "with .venv/bin on your PATH; so does \`kubectl dray\`"
+line "dray explain pod/finetune -n ml" "with .venv/bin on your PATH, also as \`kubectl dray explain\`"
 line "$STOP" "ends the cluster"
 echo
 line "sh examples/tour.sh" "what dray does with plain files, without a cluster"
