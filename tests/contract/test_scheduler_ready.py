@@ -137,6 +137,7 @@ async def test_a_claim_that_vanishes_while_its_pod_waits_for_devices(tmp_path):
         await until_held(here, "c")
         change = MergePatch({"metadata": {"finalizers": None}})
         await here.client.patch(ResourceClaim, "c", change, "default")
+        await here.stays(lambda: here.pod("p"), 0.1)
         await here.client.delete(ResourceClaim, "c", "default", Deletion(grace=0))
         await here.until_refused("p", "claim default/c does not exist")
         assert scheduler._queue.in_flight == 0

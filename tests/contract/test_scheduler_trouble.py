@@ -141,6 +141,14 @@ async def test_a_search_that_was_given_up_says_so_and_gets_more_patience(tmp_pat
         await here.until_bound("q")
 
 
+async def test_a_pod_that_was_there_before_the_first_node_gets_it(tmp_path):
+    async with place("inside", tmp_path) as here, here.scheduling():
+        await here.make(pod("p"))
+        await here.until_refused("p", "there are no nodes")
+        await here.make(node("node-a"))
+        await here.until_bound("p")
+
+
 async def test_a_device_that_cannot_be_judged_spoils_its_own_node_only(way, tmp_path):
     async with place(way, tmp_path) as here, here.scheduling():
         await here.cluster(0)
@@ -274,6 +282,7 @@ async def test_a_leader_that_is_deposed_again_and_again_goes_on(tmp_path):
                     assert await promised(scheduler) == 0
                     async with deposed(scheduler):
                         await here.until_bound(f"p-{number}")
+                        await here.until(partial(flying, scheduler), lambda count: count == 0)
                 raise Enough
         except* Enough:
             assert scheduler._turn >= 6

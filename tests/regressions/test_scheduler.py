@@ -21,6 +21,7 @@ from dray.client.failures import ServerFault
 from dray.client.transport import Request
 from dray.scheduler.claimbook import ClaimBook, version
 from dray.scheduler.loop import Scheduler
+from dray.scheduler.queue import Terms
 from tests.contract.controlled import by_name, by_template, pod
 from tests.contract.documents import allocation, consumer
 from tests.contract.scheduled import (
@@ -32,12 +33,18 @@ from tests.contract.scheduled import (
     devices_of,
     exactly,
     first_of,
+    impatient,
     node,
     place,
 )
 from tests.contract.unruly import Door
 
+__all__ = ["impatient"]
+
 WAY = "inside"
+
+LATER = Terms(first_backoff=0.8)
+"""Who fails is not tried again while the others are looked at."""
 
 
 def watched(scheduler: Scheduler) -> list[str]:
@@ -273,7 +280,7 @@ async def test_s06_a_member_that_fails_leaves_the_promise_to_the_others(tmp_path
                 raise ServerFault(500, {"message": "the write was not to be"})
 
         transport.before = fail_the_first
-        async with here.scheduling(client) as scheduler:
+        async with here.scheduling(client, terms=LATER) as scheduler:
             await here.cluster(1, devices=1)
             await here.make(asks(exactly(), name="c", made=False), asks(exactly(), name="other", made=False))
             await here.make(pod("p", by_name("c")), pod("q", by_name("c")))

@@ -14,8 +14,10 @@ from dray.scheduler.entry import Entry
 from dray.scheduler.metrics import Result
 from tests.contract.controlled import POD, by_name, by_template, pod
 from tests.contract.documents import claim, owner
-from tests.contract.scheduled import Place, asks, devices_in, devices_of, exactly, node, place
+from tests.contract.scheduled import Place, asks, devices_in, devices_of, exactly, impatient, node, place
 from tests.contract.unruly import Door
+
+__all__ = ["impatient"]
 
 WAY = "inside"
 

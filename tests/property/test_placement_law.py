@@ -1,0 +1,179 @@
+"""What is remembered between cycles changes nothing: pod after pod gets what a cold start would give it.
+
+A cluster is drawn with devices, alternatives, shares and claims that hold some of them. Pods that ask the
+same come one after the other through one overlay and one plugin, which remember photographs, shapes and
+searches. Each is compared with a plain reference that asks the allocator anew for every single node: the same
+nodes will do, the chosen one has the highest rank, and its claims get the same devices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+import pytest
+from hypothesis import event, given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from dray.allocator.admit import Admission
+from dray.allocator.allocate import Allocated, allocate
+from dray.allocator.stock import Stock
+from dray.allocator.usage import Usage
+from dray.api.core import Node, Pod
+from dray.api.meta import ObjectMeta
+from dray.api.resource import AllocationResult, ResourceClaim, ResourceSlice
+from dray.errors import AllocationFault
+from dray.placement.cycle import Placement, Unplaceable, place, refusals
+from dray.placement.plugins.devices import Devices
+from dray.placement.profile import Profile, Weighed
+from dray.placement.resources import NOTHING
+from dray.placement.subject import Subject
+from dray.scheduler.overlay import Overlay
+from tests.brute import making as make
+from tests.brute.problem import Problem
+from tests.brute.toyjudge import judged
+from tests.property.strategies.problems import problems
+
+SHARE = "00000000-0000-4000-8000-000000000000"
+
+
+class WideOpen:
+    """A door without gates, and a judge that understands a few words."""
+
+    def slices(self, slices: Sequence[ResourceSlice]) -> list[ResourceSlice]:
+        return list(slices)
+
+    def claims(self, claims: Sequence[ResourceClaim]) -> list[ResourceClaim]:
+        return list(claims)
+
+    def judge(self) -> Any:
+        return judged
+
+
+OPEN = cast(Admission, WideOpen())
+
+
+def one_share() -> str:
+    return SHARE
+
+
+def overlay_of(problem: Problem, nodes: Sequence[Node]) -> Overlay:
+    overlay = Overlay(OPEN)
+    for node in nodes:
+        overlay.saw_node(node)
+    for published in problem.slices:
+        overlay.saw_slice(published)
+    for device_class in problem.classes:
+        overlay.saw_class(device_class)
+    for number, claim in enumerate(problem.held):
+        overlay.claims.saw(known(claim, f"held-{number}"))
+    return overlay
+
+
+def known(claim: ResourceClaim, name: str) -> ResourceClaim:
+    """A claim as a server would tell it."""
+    metadata = ObjectMeta(name=name, namespace="ml", uid=name, resource_version="1")
+    return replace(claim, metadata=metadata)
+
+
+Answer = dict[str, tuple[int, tuple[AllocationResult, ...]]]
+
+
+def plainly(
+    problem: Problem, nodes: Sequence[Node], held: Sequence[ResourceClaim], claims: Sequence[ResourceClaim]
+) -> Answer | None:
+    """The nodes that will do with their rank and what claims get there; None when the claims are at fault."""
+    found: Answer = {}
+    for node in nodes:
+        stock = Stock(problem.slices, problem.classes, Usage.of(held), judged)
+        try:
+            got = allocate(stock, claims, node, new_share_id=one_share)
+        except AllocationFault:
+            return None
+        if isinstance(got, Allocated):
+            found[node.metadata.name] = (rank_of(claims, got.results), got.results)
+    return found
+
+
+def rank_of(claims: Sequence[ResourceClaim], results: Sequence[AllocationResult]) -> int:
+    """Eight for every request that got its first alternative, one less for each further one."""
+    rank = 0
+    for claim, result in zip(claims, results, strict=True):
+        got = {each.request for each in result.devices.results}
+        for request in claim.spec.devices.requests:
+            names = [f"{request.name}/{each.name}" for each in request.first_available]
+            taken = [8 - position for position, name in enumerate(names) if name in got]
+            rank += max(taken, default=0)
+    return rank
+
+
+MODELS = ("a", "b", "c")
+
+
+@st.composite
+def ranked(draw: st.DrawFn) -> Problem:
+    """A few nodes with different models, and claims that would rather have one than another."""
+    names = [f"n{number}" for number in range(draw(st.integers(2, 5)))]
+    slices = []
+    for name in names:
+        models = draw(st.lists(st.sampled_from(MODELS), min_size=1, max_size=3))
+        attributes = [{"gpu.example/model": make.attribute(model)} for model in models]
+        found = [make.device(f"d{at}", attributes=each) for at, each in enumerate(attributes)]
+        slices.append(make.published(*found, name=name, pool=name, node_name=name))
+    claims = []
+    for number in range(draw(st.integers(1, 2))):
+        requests = [
+            make.first_of(
+                f"r{at}",
+                *[(model, make.asking(1, f"attr?:gpu.example/model={model}")) for model in order],
+            )
+            for at, order in enumerate(draw(st.lists(st.permutations(MODELS), min_size=1, max_size=2)))
+        ]
+        claims.append(make.claim(*requests, name=f"c{number}"))
+    nodes = tuple(make.node(name) for name in names)
+    return Problem(tuple(slices), (make.device_class("any"),), tuple(claims), (), nodes)
+
+
+@pytest.mark.req("K4816-065", "K4816-066", "K4816-067", "K4816-068")
+@given(problems | ranked(), st.integers(1, 3), st.integers(0, 5))
+def test_pods_that_come_one_after_the_other_get_what_a_cold_start_would_give(
+    problem: Problem, pods: int, turn: int
+) -> None:
+    twin = replace(
+        problem.nodes[0], metadata=replace(problem.nodes[0].metadata, name="twin", labels={"zone": "z1"})
+    )
+    nodes = (*problem.nodes, twin)
+    overlay = overlay_of(problem, nodes)
+    plugin = Devices(OPEN, one_share)
+    profile = Profile((Weighed(plugin, 2),))
+    for number in range(pods):
+        claims = tuple(known(claim, f"pod-{number}-{at}") for at, claim in enumerate(problem.claims))
+        for claim in claims:
+            overlay.claims.saw(claim)
+        pod = Pod(metadata=ObjectMeta(name=f"pod-{number}", namespace="ml", uid=f"pod-{number}"))
+        subject = Subject(pod, NOTHING, claims)
+        expected = plainly(problem, nodes, list(overlay.claims), claims)
+        snapshot = overlay.photograph()
+        found = place(snapshot, subject, profile, turn=turn + number)
+        if not expected:
+            event("refused")
+            assert isinstance(found, Unplaceable)
+            assert_tells_all(found, nodes, whole=expected is None)
+            continue
+        event(f"placed, {len({rank for rank, _ in expected.values()})} ranks")
+        assert isinstance(found, Placement)
+        refused = {name for each in refusals(snapshot, subject, profile) for name in each.nodes}
+        assert refused == {node.metadata.name for node in nodes} - expected.keys()
+        rank, results = expected[found.seat.name]
+        assert rank == max(rank for rank, _ in expected.values())
+        assert tuple(given for _, given in found.given) == results
+        for claim, allocation in found.given:
+            overlay.claims.promise(claim, allocation, pod.metadata.uid)
+
+
+def assert_tells_all(found: Unplaceable, nodes: Sequence[Node], *, whole: bool) -> None:
+    told = {name for each in found.refused for name in each.nodes}
+    assert told == (set() if whole else {node.metadata.name for node in nodes})
+    assert found.refused
+    assert found.wakes

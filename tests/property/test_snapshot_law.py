@@ -1,0 +1,200 @@
+"""A photograph that was changed step by step is the one that would be taken anew.
+
+Nodes, slices, pods, claims and promises come, change and go. After every step the photograph of the overlay
+has the same seats and the same groups as one of everything at once; the one before it still is what it was;
+and whenever a device is no longer held, somebody hears of it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from msgspec.structs import replace
+
+from dray.allocator.stock import Shape, Stock
+from dray.allocator.usage import Usage
+from dray.api.core import Node, Pod, PodStatus
+from dray.api.meta import ObjectMeta
+from dray.api.resource import AllocationResult, ResourceClaim, ResourceSlice
+from dray.placement.resources import NOTHING, Needs, needs_of
+from dray.placement.snapshot import Snapshot
+from dray.scheduler.overlay import Overlay
+from tests.brute import making as make
+from tests.brute.toyjudge import judged
+from tests.property.test_placement_law import OPEN
+from tests.unit.placement.seats import asking
+from tests.unit.placement.seats import node as node_of
+
+CLASSES = (make.device_class("any"),)
+nodes = st.sampled_from(["n0", "n1", "n2", "n3"])
+names = st.sampled_from(["p", "q", "r"])
+devices = st.sampled_from(["d0", "d1"])
+pools = nodes | st.just("rack")
+
+
+def given(pool: str, device: str) -> AllocationResult:
+    allocation = make.holding(make.result(device, pool)).status.allocation
+    assert allocation is not None
+    return allocation
+
+
+def look(shape: Shape) -> tuple[object, ...]:
+    return len(shape.contents), shape.taken, shape.shared, shape.left, shape.counters
+
+
+def seats(snapshot: Snapshot) -> dict[str, Any]:
+    return {
+        name: (seat.traits, seat.node.metadata.labels, seat.needs, look(seat.shape))
+        for name, seat in snapshot.seats.items()
+    }
+
+
+def groups(snapshot: Snapshot) -> set[frozenset[str]]:
+    return {frozenset(group) for group in snapshot.groups.values()}
+
+
+class Photographs(RuleBasedStateMachine):
+    """A cluster, the overlay that is told of it, and plain notes of the same."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.heard = 0
+        self.overlay = Overlay(OPEN, freed=self.hear)
+        self.revision = 0
+        self.nodes: dict[str, Node] = {}
+        self.slices: dict[str, ResourceSlice] = {}
+        self.guests: dict[str, tuple[str, Needs]] = {}
+        self.held: Counter[tuple[str, str]] = Counter()
+        self.last: tuple[Snapshot, dict[str, Any]] | None = None
+        self.overlay.saw_class(CLASSES[0])
+
+    def hear(self) -> None:
+        self.heard += 1
+
+    @rule(name=nodes, cpu=st.sampled_from(["4", "8"]), rack=st.sampled_from(["1", "2"]))
+    def see_node(self, name: str, cpu: str, rack: str) -> None:
+        node = node_of(name, {"cpu": cpu, "memory": "8Gi", "pods": "9"}, labels={"rack": rack})
+        self.overlay.saw_node(node)
+        self.nodes[name] = node
+
+    @rule(name=nodes)
+    def lose_node(self, name: str) -> None:
+        if name in self.nodes:
+            self.overlay.lost_node(self.nodes.pop(name))
+
+    @rule(pool=pools, count=st.integers(0, 2))
+    def publish(self, pool: str, count: int) -> None:
+        """Devices of a node, or of everybody in a rack."""
+        where: dict[str, Any] = {"node_name": pool}
+        if pool == "rack":
+            where = {"node_selector": make.labelled({"rack": "1"})}
+        found = make.devices(*[f"d{number}" for number in range(count)])
+        published = make.published(*found, name=f"s-{pool}", pool=pool, **where)
+        self.overlay.saw_slice(published)
+        self.slices[published.metadata.name] = published
+
+    @rule(pool=pools)
+    def withdraw(self, pool: str) -> None:
+        published = self.slices.pop(f"s-{pool}", None)
+        if published is not None:
+            self.overlay.lost_slice(published)
+
+    @rule(name=names, pool=pools, device=devices, held=st.booleans())
+    def see_claim(self, name: str, pool: str, device: str, held: bool) -> None:
+        claim = self.claim(name)
+        if held:
+            claim = replace(claim, status=replace(claim.status, allocation=given(pool, device)))
+        self.overlay.claims.saw(claim)
+
+    @rule(name=names)
+    def lose_claim(self, name: str) -> None:
+        claim = self.overlay.claims.get("ml", name)
+        if claim is not None:
+            self.overlay.claims.lost(claim)
+
+    @rule(name=names, pool=pools, device=devices, user=names)
+    def promise(self, name: str, pool: str, device: str, user: str) -> None:
+        claim = self.overlay.claims.get("ml", name)
+        if claim is not None and claim.status.allocation is None:
+            self.overlay.claims.promise(claim, given(pool, device), user)
+
+    @rule(name=names, user=names)
+    def let_go(self, name: str, user: str) -> None:
+        claim = self.overlay.claims.get("ml", name)
+        if claim is not None:
+            self.overlay.claims.let_go(claim, user)
+
+    def claim(self, name: str) -> ResourceClaim:
+        """A claim as the server has it now; one that was deleted comes back as another."""
+        self.revision += 1
+        known = self.overlay.claims.get("ml", name)
+        uid = known.metadata.uid if known is not None else f"{name}-{self.revision}"
+        metadata = ObjectMeta(name=name, namespace="ml", uid=uid, resource_version=str(self.revision))
+        return ResourceClaim(metadata=metadata)
+
+    @rule(name=names, node=nodes, cpu=st.sampled_from(["1", "2"]), ended=st.booleans())
+    def see_pod(self, name: str, node: str, cpu: str, ended: bool) -> None:
+        """A pod on a node; it may need more or less than it did."""
+        pod = self.pod(name, cpu, node, "Failed" if ended else "Running")
+        self.overlay.saw_pod(pod)
+        self.guests.pop(name, None)
+        if not ended:
+            self.guests[name] = (node, needs_of(pod))
+
+    @rule(name=names, node=nodes, fails=st.booleans())
+    def assume(self, name: str, node: str, fails: bool) -> None:
+        if name in self.guests:
+            return
+        pod = self.pod(name, "1")
+        self.overlay.assume(pod, node, needs_of(pod))
+        if fails:
+            assert self.overlay.forget(pod)
+            assert not self.overlay.forget(pod)
+        else:
+            self.guests[name] = (node, needs_of(pod))
+
+    @rule(name=names)
+    def lose_pod(self, name: str) -> None:
+        self.overlay.lost_pod(self.pod(name, "1"))
+        self.guests.pop(name, None)
+
+    def pod(self, name: str, cpu: str, node: str = "", phase: str = "Pending") -> Pod:
+        spec = replace(asking(cpu=cpu).spec, node_name=node)
+        metadata = ObjectMeta(name=name, namespace="ml", uid=name)
+        return Pod(metadata=metadata, spec=spec, status=PodStatus(phase=phase))
+
+    @invariant()
+    def the_photograph_is_true(self) -> None:
+        snapshot = self.overlay.photograph()
+        stock = Stock(self.slices.values(), CLASSES, Usage.of(self.overlay.claims), judged)
+        needs: dict[str, Needs] = {}
+        for name, asked in self.guests.values():
+            needs[name] = needs.get(name, NOTHING).plus(asked)
+        anew = Snapshot.of(self.nodes.values(), stock, needs)
+        assert seats(snapshot) == seats(anew)
+        assert groups(snapshot) == groups(anew)
+        assert snapshot.nodes.keys() == self.nodes.keys()
+        for likeness, group in snapshot.groups.items():
+            for name, seat in group.items():
+                assert snapshot.seats[name] is seat
+                assert seat.likeness == likeness
+        if self.last is not None:
+            assert seats(self.last[0]) == self.last[1]
+        self.last = (snapshot, seats(snapshot))
+
+    @invariant()
+    def what_is_given_back_is_heard(self) -> None:
+        held: Counter[tuple[str, str]] = Counter()
+        for claim in self.overlay.claims:
+            if claim.status.allocation is not None:
+                held.update((each.pool, each.device) for each in claim.status.allocation.devices.results)
+        assert self.heard or not self.held - held
+        self.held, self.heard = held, 0
+
+
+TestPhotographs = Photographs.TestCase
+TestPhotographs.settings = settings(max_examples=60, stateful_step_count=40)
