@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from dray.cluster import fleet
+from tests.contract.classic import classic_class
 from tests.contract.etcd_server import free_port
 from tests.e2e.kubectl import Kubectl
 from tests.e2e.processes import Cluster, Process, cluster, until
@@ -73,37 +74,66 @@ def told_address(process: Process) -> str:
     return line.split()[-1]
 
 
-def test_services_live_with_the_rights_of_the_manifests(place: Cluster, kubectl_of: Kubectl) -> None:
-    services = []
-    for name, more in (("scheduler", ("--scheduler-name", "dray")), ("controller", ())):
-        file = str(account(place, kubectl_of, name))
-        arguments = command(name, "--kubeconfig", file, "--metrics-address", "127.0.0.1:0", *more)
-        services.append(Process(arguments, place.folder / f"{name}.log", "metrics at"))
+@pytest.fixture
+def services(place: Cluster, kubectl_of: Kubectl) -> Iterator[dict[str, Process]]:
+    """Both, with the accounts of `deploy/`."""
+    started: dict[str, Process] = {}
     try:
-        for service in services:
-            service.start()
-        kubectl_of("create", "-f", "-", given=[pod("ours", schedulerName="dray"), pod("other")])
-        until(lambda: kubectl_of.get("pod", "ours")["spec"].get("nodeName") == "node-0")
-        (claim,) = [c for c in kubectl_of.get("resourceclaims")["items"] if c.get("status")]
-        assert claim["status"]["reservedFor"][0]["name"] == "ours"
-        assert "nodeName" not in kubectl_of.get("pod", "other")["spec"], "it is for another scheduler"
-        until(lambda: "Scheduled" in kubectl_of("get", "events").out)
-        kubectl_of("delete", "pod", "ours", "other", "--force", "--grace-period=0")
-        until(lambda: not kubectl_of.get("resourceclaims")["items"])
-        leases = kubectl_of("get", "leases", "-n", "kube-system").out
-        assert "dray-scheduler" in leases
-        assert "dray-controller" in leases
-        for service, metric in zip(services, ("scheduler_pending_pods", "workqueue_"), strict=True):
-            address = told_address(service)
-            assert metric in urllib.request.urlopen(address, timeout=10).read().decode()
-            ready = address.replace("/metrics", "/readyz")
-            assert urllib.request.urlopen(ready, timeout=10).read() == b"ok"
+        for name, more in (("scheduler", ("--scheduler-name", "dray")), ("controller", ())):
+            file = str(account(place, kubectl_of, name))
+            arguments = command(name, "--kubeconfig", file, "--metrics-address", "127.0.0.1:0", *more)
+            started[name] = Process(arguments, place.folder / f"{name}.log", "metrics at")
+            started[name].start()
+        yield started
     finally:
-        for service in services:
-            service.stop()
+        for process in started.values():
+            process.stop()
+
+
+def test_services_live_with_the_rights_of_the_manifests(
+    kubectl_of: Kubectl, services: dict[str, Process]
+) -> None:
+    _lives_of_pods(kubectl_of)
     assert refusals(kubectl_of) == []
-    for service in services:
-        assert service.log.read_text().splitlines()[-1] == "stopped"
+    for name, metric in (("scheduler", "scheduler_pending_pods"), ("controller", "workqueue_")):
+        address = told_address(services[name])
+        assert metric in urllib.request.urlopen(address, timeout=10).read().decode()
+        ready = address.replace("/metrics", "/readyz")
+        assert urllib.request.urlopen(ready, timeout=10).read() == b"ok"
+    leases = kubectl_of("get", "leases", "-n", "kube-system").out
+    assert "dray-scheduler" in leases
+    assert "dray-controller" in leases
+    for process in services.values():
+        process.stop()
+        assert process.log.read_text().splitlines()[-1] == "stopped"
+
+
+def _lives_of_pods(kubectl: Kubectl) -> None:
+    """Pods of all kinds come, wait, are placed, lose their devices, and go."""
+    ours = {"schedulerName": "dray"}
+    classic = [{"name": "x", "template": {"spec": {"resourceClassName": "acme"}}}]
+    many = {"name": "gpus", "exactly": {"deviceClassName": "gpu", "count": 5}}
+    five = {**TEMPLATE, "kind": "ResourceClaim", "metadata": {"name": "five"}}
+    five["spec"] = {"devices": {"requests": [many]}}
+    wants_five = [{"name": "gpus", "resourceClaimName": "five"}]
+    kubectl("create", "-f", "-", given=[classic_class(), five])
+    kubectl("create", "-f", "-", given=[pod("ours", **ours), pod("other")])
+    kubectl("create", "-f", "-", given=pod("old", **ours | {"resourceClaims": classic}))
+    kubectl("create", "-f", "-", given=pod("waits", **ours | {"resourceClaims": wants_five}))
+    until(lambda: kubectl.get("pod", "ours")["spec"].get("nodeName") == "node-0")
+    assert "nodeName" not in kubectl.get("pod", "other")["spec"], "it is for another scheduler"
+    until(lambda: "FailedScheduling" in kubectl("get", "events").out)
+    until(lambda: "selectedNode" in kubectl("get", "resourceclaims.cdi.k8s.io", "-o", "yaml").out)
+    taint = [{"op": "add", "path": "/spec/devices/0/taints", "value": [{"key": "k", "effect": "NoExecute"}]}]
+    kubectl("patch", "resourceslice", "node-0-gpu", "--type=json", "-p", json.dumps(taint))
+    until(lambda: "deletionTimestamp" in kubectl.get("pod", "ours")["metadata"])
+    kubectl("delete", "pod", "--all", "--force", "--grace-period=0")
+    until(
+        lambda: len(kubectl.get("resourceclaims")["items"]) == 1, lambda: kubectl("get", "resourceclaims").out
+    )
+    kubectl("delete", "resourceclaim", "five")
+    untaint = [{"op": "remove", "path": "/spec/devices/0/taints"}]
+    kubectl("patch", "resourceslice", "node-0-gpu", "--type=json", "-p", json.dumps(untaint))
 
 
 def ended(*arguments: str) -> tuple[int, str]:

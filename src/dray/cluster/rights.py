@@ -52,7 +52,7 @@ SCHEDULER: Final = Rights(
         f"{_R}: resourceclaims.cdi.k8s.io",
         # The allocation and who may use it: `binding` is what servers ask for that tell it from the status.
         "update,patch: resourceclaims.resource.k8s.io/status resourceclaims.resource.k8s.io/binding",
-        "update,patch: resourceclaims.cdi.k8s.io/status resourceclaims.cdi.k8s.io/binding",
+        "patch: resourceclaims.cdi.k8s.io/status resourceclaims.cdi.k8s.io/binding",
         "create: pods/binding",
         "patch: pods/status",
         _EVENTS,
@@ -66,8 +66,9 @@ CONTROLLER: Final = Rights(
         f"{_R},delete: pods",
         f"{_R}: resourceclaimtemplates.resource.k8s.io resourceslices.resource.k8s.io",
         f"{_R},create,patch,delete: resourceclaims.resource.k8s.io resourceclaims.cdi.k8s.io",
-        "update,patch: resourceclaims.resource.k8s.io/status resourceclaims.resource.k8s.io/binding",
-        "update,patch: resourceclaims.cdi.k8s.io/status resourceclaims.cdi.k8s.io/binding",
+        "patch: resourceclaims.resource.k8s.io/status resourceclaims.cdi.k8s.io/status",
+        # Claims are born with the finalizer that keeps them while they have devices.
+        "update,patch: resourceclaims.resource.k8s.io/binding resourceclaims.cdi.k8s.io/binding",
         "patch: pods/status",
         # Claims are deleted before the pods they belong to; some servers ask whether their maker may say so.
         "update: pods/finalizers",
