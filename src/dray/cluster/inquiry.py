@@ -10,7 +10,7 @@ Rules for this file: nothing is read or written here; a bundle comes in, values 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
 from dray.allocator.admit import Admission
@@ -26,8 +26,9 @@ from dray.explain import Verdict as Answer
 from dray.explain.diagnosis import DeviceName, Found
 from dray.explain.text import headline
 from dray.placement.cycle import Refused, Unplaceable, place, refusals
+from dray.placement.negotiation import Wait
 from dray.placement.phases import Plugin
-from dray.placement.plugins.classic import ClassicResources
+from dray.placement.plugins.classic import ClassicResources, next_step
 from dray.placement.plugins.devices import Devices, out_of_reach
 from dray.placement.profile import DEFAULT_SCHEDULER, Choices, profile_of
 from dray.placement.resources import NOTHING, Needs, needs_of
@@ -131,8 +132,12 @@ class Inquirer:
         left, barred = self._reaching(subject, {name for each in refused for name in each.nodes})
         answer = self._diagnosed(subject.pending, left, _full(subject.pod))
         said = headline(answer) if left else f"Pod {_full(subject.pod)} cannot run yet: {self._nobody()}"
-        line = self._event(snapshot, subject) or summary(answer)
-        return Inquiry(said, answer, line, (*refused, *barred), remarks=tuple(_remarks(subject, answer)))
+        line = self._event(snapshot, subject)
+        if line and answer.verdict is Answer.FITS:
+            # Devices are not what it waits for: the driver of a classic claim comes first.
+            return replace(_plainly(subject.pod, line), left_out=(*refused, *barred))
+        remarks = tuple(_remarks(subject, answer))
+        return Inquiry(said, answer, line or summary(answer), (*refused, *barred), remarks=remarks)
 
     def _nobody(self) -> str:
         count = len(self._nodes)
@@ -143,7 +148,10 @@ class Inquirer:
         """What the scheduler says when it is asked now; nothing when it finds a node."""
         plugins: list[Plugin] = [Devices(self._door, new_share_id), ClassicResources()]
         found = place(snapshot, subject, profile_of(Choices(), plugins))
-        return why(found, self._door) if isinstance(found, Unplaceable) else ""
+        if isinstance(found, Unplaceable):
+            return why(found, self._door)
+        step = next_step(subject, (found.seat.name, *found.others), found.seat.name)
+        return step.verdict.reason if isinstance(step, Wait) else ""
 
     def _reaching(self, subject: Subject, out: set[str]) -> tuple[list[Node], list[Refused]]:
         """The nodes that nobody left out and that reach the devices claims already have; the others."""

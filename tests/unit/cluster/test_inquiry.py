@@ -143,6 +143,29 @@ def test_what_is_missing_before_any_node_is_looked_at(text: str, why: str) -> No
     assert inquiry.summary == why
 
 
+CLASSIC = """
+apiVersion: cdi.k8s.io/v1alpha1
+kind: ResourceClaim
+metadata: {name: old}
+spec: {resourceClassName: acme, allocationMode: Delayed}
+---
+"""
+
+
+def test_a_pod_that_waits_for_the_driver_of_a_classic_claim() -> None:
+    inquiry = asked(CLASSIC + pod("p", claims="old one"), "p")
+    assert not inquiry.is_good
+    assert inquiry.headline == (
+        "Pod default/p cannot run yet: waiting for the driver of claim default/old to allocate it for "
+        "node node-a"
+    )
+    assert list(left_out(inquiry)) == ["node-c"]
+    now = asked(CLASSIC.replace("Delayed", "Immediate") + pod("p", claims="old"), "p")
+    assert now.summary == (
+        "claim default/old is not allocated yet; its driver does so without waiting for a pod"
+    )
+
+
 def test_a_claim_with_and_without_devices() -> None:
     held = asked(HELD, "held", "claim")
     assert held.headline == "Claim default/held has its devices"
