@@ -21,6 +21,7 @@ from dray.api.jsontext import read_json
 from dray.api.kinds import Kind
 from dray.client.failures import ClientError, WatchBroken, failure_of
 from dray.client.places import Document
+from dray.client.transport import Reply
 from dray.errors import DecodeError
 
 T = TypeVar("T")
@@ -103,6 +104,12 @@ class Reader:
                 pass
         return self._from_document(read_json(data))
 
+    def answer(self, reply: Reply) -> Any:
+        """The object a server answered with."""
+        if reply.view is not None and self._internal and not self._whole:
+            return reply.view()
+        return self.object(reply.body)
+
     def listing(self, data: bytes) -> Listing[Any]:
         """A page of a list."""
         if self._internal:
@@ -180,6 +187,21 @@ def _remember(recent: dict[bytes, Event[Any]], line: bytes, event: Event[Any]) -
     if len(recent) >= FEW:
         del recent[next(iter(recent))]
     recent[line] = event
+
+
+class _Head(msgspec.Struct):
+    kind: str = ""
+
+
+_HEAD = msgspec.json.Decoder(_Head)
+
+
+def is_status(data: bytes) -> bool:
+    """Whether a server told how it went instead of showing an object."""
+    try:
+        return _HEAD.decode(data).kind == "Status"
+    except msgspec.MsgspecError:
+        return False
 
 
 def _bookmark(obj: Any) -> Bookmark:

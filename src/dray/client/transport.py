@@ -10,10 +10,10 @@ its code; no answer is an `Unreachable`.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from types import MappingProxyType
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 
@@ -38,11 +38,16 @@ class Request(msgspec.Struct, frozen=True):
 
 
 class Reply(msgspec.Struct, frozen=True):
-    """What the server answered; names of headers are in lower case."""
+    """What the server answered; names of headers are in lower case.
+
+    `view` gives the object of the body as the struct of its kind in the internal version, where the transport
+    knows it without reading the body.
+    """
 
     code: int
     headers: Mapping[str, str]
     body: bytes = b""
+    view: Callable[[], Any] | None = None
 
 
 class Stream(msgspec.Struct, frozen=True):

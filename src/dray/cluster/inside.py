@@ -68,7 +68,10 @@ def _asked(request: Request) -> Asked:
 
 def _reply(answer: Answer) -> Reply:
     assert isinstance(answer.body, bytes)
-    return Reply(answer.code, _headers(answer), answer.body)
+    held = answer.held
+    # Structs are frozen: the one the server stored is as good as one read from the body.
+    view = None if held is None else lambda: held.view
+    return Reply(answer.code, _headers(answer), answer.body, view)
 
 
 def _headers(answer: Answer) -> Mapping[str, str]:

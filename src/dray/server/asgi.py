@@ -21,8 +21,9 @@ import msgspec
 from dray.api.jsontext import write_json
 from dray.clock import Clock
 from dray.errors import InputError
-from dray.server.call import JSON, NOBODY, Answer, Call, Request, User
+from dray.server.call import INSIDE, JSON, NOBODY, Answer, Call, Request, User
 from dray.server.failures import Failure, bad_request, internal, too_large, unavailable
+from dray.server.held import Held
 from dray.server.identities import request_ids
 from dray.server.limits import Limits
 from dray.server.routes import Routes
@@ -33,9 +34,6 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Headers = Mapping[str, str]
 Peer = Mapping[str, Any]
-
-INSIDE: Final = "inside"
-"""Where a request comes from that came over no socket."""
 
 SEND_SECONDS: Final = 30.0
 """How long a client may take to accept a part of a stream."""
@@ -77,6 +75,8 @@ class Ending(msgspec.Struct, frozen=True):
     seconds: float
     failure: Failure | None = None
     body: bytes = b""
+    held: Held | None = None
+    """The object that the body tells, when it tells one just as it is kept."""
 
 
 class Observer(Protocol):
@@ -171,7 +171,9 @@ class App:
             permit = self.doorman.permit(call, user, asked.headers)
             if len(asked.body) > self.body_bytes:
                 raise _too_much(self.body_bytes)
-            request = Request(call, permit.user, asked.headers, asked.body, audit_id, INSIDE, permit.reason)
+            request = Request(
+                call, permit.user, asked.headers, asked.body, audit_id, INSIDE, permit.reason, tidy=True
+            )
             if call.verb == "watch":
                 return await self._watched_inside(request, began)
             async with self.turnstile.entered(call, permit.user):
@@ -197,7 +199,7 @@ class App:
             await kept.aclose()
             await self.observer.answered(request, Ending(answer.code, self.clock.monotonic() - began))
 
-        return Answer(answer.code, Held(first, answer.body, left), answer.content_type, answer.headers)
+        return Answer(answer.code, Watched(first, answer.body, left), answer.content_type, answer.headers)
 
     async def _noted(
         self, request: Request, answer: Answer, began: float, failure: Failure | None = None
@@ -205,7 +207,8 @@ class App:
         """Put on record how a whole answer came out."""
         assert isinstance(answer.body, bytes)
         seconds = self.clock.monotonic() - began
-        await self.observer.answered(request, Ending(answer.code, seconds, failure, answer.body))
+        ending = Ending(answer.code, seconds, failure, answer.body, answer.held)
+        await self.observer.answered(request, ending)
 
     async def _finish(
         self, send: Send, request: Request, answer: Answer, began: float, failure: Failure | None = None
@@ -247,7 +250,7 @@ class App:
         return self.doorman.identify(headers, peer, path)
 
 
-class Held:
+class Watched:
     """A stream that somebody in this process holds; `left` is called once, when they close it."""
 
     __slots__ = ("_first", "_left", "_parts")
@@ -257,7 +260,7 @@ class Held:
     ) -> None:
         self._first, self._parts, self._left = first, parts, left
 
-    def __aiter__(self) -> Held:
+    def __aiter__(self) -> Watched:
         return self
 
     async def __anext__(self) -> bytes:

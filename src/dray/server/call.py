@@ -15,6 +15,7 @@ import msgspec
 
 from dray.api.jsontext import write_json
 from dray.api.kinds import Kind
+from dray.server.held import Held
 
 ANONYMOUS = "system:anonymous"
 AUTHENTICATED, UNAUTHENTICATED = "system:authenticated", "system:unauthenticated"
@@ -23,6 +24,9 @@ NODE_PREFIX = "system:node:"
 
 LONGEST_MANAGER = 128
 """So many bytes the name of a field manager may have."""
+
+INSIDE = "inside"
+"""Where a request comes from that came over no socket."""
 
 READS = frozenset({"get", "list", "watch"})
 WRITES = frozenset({"create", "update", "patch", "delete", "deletecollection"})
@@ -90,6 +94,8 @@ class Request(msgspec.Struct, frozen=True):
     """The address it came from; empty when it came from inside."""
     decision: str = ""
     """Why it is allowed."""
+    tidy: bool = False
+    """Whether its body comes from our own writer, which writes no field twice."""
 
     @property
     def accept(self) -> str:
@@ -123,6 +129,8 @@ class Answer(msgspec.Struct, frozen=True):
     body: bytes | AsyncIterator[bytes]
     content_type: str = JSON
     headers: Sequence[tuple[str, str]] = ()
+    held: Held | None = None
+    """The object that the body tells, just as it is kept."""
 
 
 def json_answer(document: Any, code: int = 200, headers: Sequence[tuple[str, str]] = ()) -> Answer:

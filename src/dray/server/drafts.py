@@ -50,6 +50,23 @@ def _write_part(document: dict[str, Any], name: str, part: Any, unborn: Any, fie
         document[name] = read_json(write_json(part))
 
 
+def _written_metadata(metadata: ObjectMeta) -> dict[str, Any]:
+    """Metadata as plain values; the owners of fields are shared, as nobody changes them."""
+    written: dict[str, Any] = to_builtins(replace(metadata, managed_fields=()))
+    if metadata.managed_fields:
+        written["managedFields"] = list(metadata.managed_fields)
+    return written
+
+
+def _read_metadata(written: dict[str, Any]) -> ObjectMeta:
+    """The same the other way round; a `ValidationError` when it is none."""
+    fields = written.get("managedFields")
+    if type(fields) is not list or not all(type(entry) is dict for entry in fields):
+        return msgspec.convert(written, ObjectMeta)
+    rest = {name: value for name, value in written.items() if name != "managedFields"}
+    return replace(msgspec.convert(rest, ObjectMeta), managed_fields=tuple(fields))
+
+
 def _substance(document: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in document.items() if name not in ("metadata", "status")}
 
@@ -125,7 +142,7 @@ class Draft:
     def metadata(self) -> dict[str, Any]:
         if self._metadata is None:
             known = self._written
-            self._metadata = to_builtins(self.view.metadata) if known is None else known["metadata"]
+            self._metadata = _written_metadata(self.view.metadata) if known is None else known["metadata"]
         return self._metadata
 
     @property
@@ -150,7 +167,7 @@ class Draft:
         """The draft with other metadata; what is None or empty is left out."""
         kept = {name: value for name, value in metadata.items() if value or isinstance(value, int)}
         try:
-            known = msgspec.convert(kept, ObjectMeta)
+            known = _read_metadata(kept)
         except msgspec.ValidationError:  # an open kind keeps unknown fields, but its metadata is not open
             kept, _ = examine(kept, ObjectMeta)
             known = msgspec.convert(kept, ObjectMeta)

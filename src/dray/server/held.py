@@ -16,11 +16,13 @@ from functools import lru_cache
 from typing import Any
 
 import msgspec
+from msgspec import to_builtins
 from msgspec.structs import replace
 
 from dray.api.codec import decode_kept
 from dray.api.jsontext import read_json, write_json
 from dray.api.kinds import KINDS, Kind, known_kind
+from dray.api.meta import ObjectMeta
 from dray.store import Entry
 
 ROOT = b"/registry/"
@@ -155,6 +157,23 @@ _metadata = _Newest(lambda held: _HEAD.decode(held.value).metadata)
 def teach(held: Held, view: Any) -> None:
     """Keep the struct of an object for whoever asks next."""
     _view.teach(held, view)
+    known: ObjectMeta = view.metadata
+    _metadata.teach(
+        held,
+        Metadata(
+            known.name,
+            known.namespace,
+            known.uid,
+            known.generation,
+            known.labels,
+            known.annotations,
+            known.finalizers,
+            tuple(map(to_builtins, known.owner_references)),
+            known.creation_timestamp,
+            known.deletion_timestamp,
+            known.deletion_grace_period_seconds,
+        ),
+    )
 
 
 class Metadata(msgspec.Struct, frozen=True, rename="camel"):

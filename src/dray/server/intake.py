@@ -77,7 +77,7 @@ def taken(request: Request, kind: Kind, version: str) -> Taken:
     if request.content_type != JSON:
         return understood(kind, version, body_document(request), mode)
     _check_body(request.body)
-    repeated = _repeated(request.body, mode)
+    repeated = () if request.tidy else _repeated(request.body, mode)
     decoded = None
     if kind.kept_as is None:
         decoded = _straight(request.body, kind, version)

@@ -44,7 +44,7 @@ class Observing:
         call, failure = request.call, ending.failure
         self.metrics.request(call, ending.code, ending.seconds)
         reason = "" if failure is None else failure.reason
-        name = "" if call.name or not is_write(call) else _name(ending.body)
+        name = "" if call.name or not is_write(call) else _name(ending)
         outcome = Outcome(ending.code, ending.seconds, reason, request.decision, name, ending.body)
         await self.audit.complete(request, outcome)
         level = _level(request, ending)
@@ -90,10 +90,12 @@ def _level(request: Request, ending: Ending) -> Level:
     return Level.WARNING if slow else Level.DEBUG
 
 
-def _name(body: bytes) -> str:
+def _name(ending: Ending) -> str:
     """The name the server chose, as its answer tells it."""
+    if ending.held is not None:
+        return ending.held.name
     try:
-        return _NAMED.decode(body).metadata.name
+        return _NAMED.decode(ending.body).metadata.name
     except msgspec.MsgspecError:
         return ""
 

@@ -8,7 +8,7 @@ collector to read.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Final
 
@@ -31,6 +31,8 @@ ORPHAN, BACKGROUND, FOREGROUND = "Orphan", "Background", "Foreground"
 FINALIZERS: Final[Mapping[str, str]] = {ORPHAN: "orphan", FOREGROUND: "foregroundDeletion"}
 """The finalizer that remembers what becomes of dependents."""
 
+_LINGERING: Final = (("", "Pod"), ("", "Namespace"))
+"""Kinds that may stay a while after their deletion for other reasons than finalizers."""
 _ENDED: Final = ("Succeeded", "Failed")
 _LONGEST_GRACE: Final = 2**31
 """Seconds, some 68 years: who asks for more means for ever, and calendars end."""
@@ -82,10 +84,14 @@ class Removing:
         return chosen
 
     def _decided(self, old: Held, wish: Mapping[str, Any]) -> Wanted:
+        known = old.metadata
+        finalizers = _finalizers(known.finalizers, wish)
+        ends_at_once = (old.kind.group, old.kind.name) not in _LINGERING
+        if ends_at_once and not finalizers:
+            return Remove()
         document = old.document
         metadata = document["metadata"]
-        grace = _grace(document, wish)
-        finalizers = _finalizers(metadata, wish)
+        grace = 0 if ends_at_once else _grace(document, wish)
         held_back = bool(finalizers) or _spec_finalizers(document)
         if not held_back and not grace:
             return Remove()
@@ -167,13 +173,12 @@ def _grace(document: Mapping[str, Any], wish: Mapping[str, Any]) -> int:
     return min(max(int(seconds or 0), 0), _LONGEST_GRACE)
 
 
-def _finalizers(metadata: Mapping[str, Any], wish: Mapping[str, Any]) -> list[str]:
-    present = list(metadata.get("finalizers") or ())
+def _finalizers(present: Sequence[str], wish: Mapping[str, Any]) -> list[str]:
     policy = wish.get("propagationPolicy")
     if policy is None and wish.get("orphanDependents") in (True, "true"):
         policy = ORPHAN
     if not policy:
-        return present
+        return list(present)
     kept = [name for name in present if name not in FINALIZERS.values()]
     return [*kept, FINALIZERS[policy]] if policy in FINALIZERS else kept
 

@@ -13,7 +13,7 @@ from dray.server import table
 from dray.server.cache import Cache
 from dray.server.call import Answer, Request
 from dray.server.failures import Failure
-from dray.server.forms import shown
+from dray.server.forms import is_kept_form, shown
 from dray.server.held import Held
 from dray.server.media import OBJECTS, PLAIN, WATCHES, Form, Shape, negotiate
 
@@ -59,7 +59,9 @@ class Showing:
             body = write_json(self._table(request, kind, listing, form))
         else:
             body = write_json(table.partial(held, form.version))
-        return Answer(code, form.write(body), form.content_type, warning_headers(warnings))
+        kept = held if form == PLAIN and is_kept_form(kind, version) else None
+        headers = warning_headers(warnings) if warnings else ()
+        return Answer(code, form.write(body), form.content_type, headers, kept)
 
     def many(self, request: Request, kind: Kind, listing: Listed) -> Answer:
         """A list of objects."""

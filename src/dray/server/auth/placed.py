@@ -132,7 +132,8 @@ class Placed:
         assert held is not None
         place = (held.namespace, held.name)
         self._forget(place)
-        if new is None:
+        # Most changes of pods come before they have a node; what does not name the field cannot have it.
+        if new is None or b'"nodeName":"' not in new.value:
             return
         document = new.document
         node = (document.get("spec") or {}).get("nodeName")
