@@ -287,6 +287,9 @@ async def test_s06_a_member_that_fails_leaves_the_promise_to_the_others(tmp_path
             await here.until(lambda: in_flight(scheduler), lambda count: count == 2)
             first.open()
             await second.reached.wait()
+            other = scheduler._queue.get((await here.pod("q")).metadata.uid)
+            assert other is not None
+            assert other.attempts == 1
             await here.make(pod("r", by_name("other")))
             await here.until_refused("r", "other")
             assert scheduler._overlay.claims.in_flight() == 1

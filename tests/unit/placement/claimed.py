@@ -1,0 +1,79 @@
+"""Small clusters with devices, and pods with claims; selectors are words that `toyjudge` understands."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from msgspec.structs import replace
+
+from dray.allocator.stock import Stock
+from dray.allocator.usage import Usage
+from dray.api.core import Pod, PodSpec
+from dray.api.meta import ObjectMeta
+from dray.api.resource import AllocationResult, Device, DeviceRequest, ResourceClaim
+from dray.placement.plugins.devices import Devices
+from dray.placement.profile import Profile, Weighed
+from dray.placement.resources import needs_of
+from dray.placement.snapshot import Snapshot
+from dray.placement.subject import Subject
+from dray.values.nodeselector import for_node
+from tests.brute import making as make
+from tests.brute.toyjudge import judged
+from tests.property.test_placement_law import OPEN, one_share
+from tests.unit.placement.seats import node
+
+CLASS = make.device_class("any")
+MODEL = "gpu.example/model"
+
+
+def models(*names: str) -> tuple[Device, ...]:
+    """Devices `d0`, `d1` ... of these models; an empty name is none."""
+    return tuple(
+        make.device(f"d{at}", attributes={MODEL: make.attribute(name)} if name else {})
+        for at, name in enumerate(names)
+    )
+
+
+def cluster(
+    devices: Mapping[str, Sequence[Device]], *held: ResourceClaim, labels: Mapping[str, str] | None = None
+) -> Snapshot:
+    """Nodes with the devices of their own pool, which has the name of the node."""
+    slices = [
+        make.published(*found, name=name, pool=name, node_name=name)
+        for name, found in devices.items()
+        if found
+    ]
+    stock = Stock(slices, (CLASS,), Usage.of(held), judged)
+    return Snapshot.of([node(name, labels=dict(labels or {})) for name in devices], stock)
+
+
+def claim(*requests: DeviceRequest, name: str = "c") -> ResourceClaim:
+    """A claim that has nothing yet; without requests, for one device."""
+    made = make.claim(*(requests or (make.request("r"),)), name=name)
+    return replace(made, metadata=replace(made.metadata, uid=f"uid-{name}", resource_version="1"))
+
+
+def rather(name: str, *order: str) -> DeviceRequest:
+    """A request that would rather have one model than the next."""
+    return make.first_of(name, *[(model, make.asking(1, f"attr?:{MODEL}={model}")) for model in order])
+
+
+def having(asked: ResourceClaim, *devices: str, where: str = "") -> ResourceClaim:
+    """The claim with devices, `pool/device` each, reachable from one node or from all."""
+    results = [make.result(device, pool) for pool, device in (each.split("/") for each in devices)]
+    held = make.holding(*results).status.allocation
+    assert held is not None
+    allocation: AllocationResult = replace(held, node_selector=for_node(where) if where else None)
+    return replace(asked, status=replace(asked.status, allocation=allocation))
+
+
+def wanting(*claims: ResourceClaim, name: str = "p", attempts: int = 0) -> Subject:
+    """A pod with claims."""
+    pod = Pod(metadata=ObjectMeta(name=name, namespace="ml", uid=f"uid-{name}"), spec=PodSpec())
+    return Subject(pod, needs_of(pod), claims, attempts=attempts)
+
+
+def devices_only() -> tuple[Devices, Profile]:
+    """The plugin for devices, and a profile of nothing else."""
+    plugin = Devices(OPEN, one_share)
+    return plugin, Profile((Weighed(plugin, 2),))

@@ -1,0 +1,232 @@
+"""The plugin for devices: who reaches what, who is preferred, what is remembered."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from dray.placement.cycle import Placement, Unplaceable, place, refusals
+from dray.placement.phases import Opinion, between, by_most
+from dray.placement.plugins import devices
+from dray.placement.profile import PLUGINS, Choices, Normalization
+from dray.placement.verdicts import Signal, Topic, Verdict
+from tests.brute import making as make
+from tests.unit.placement.claimed import (
+    CLASS,
+    claim,
+    cluster,
+    devices_only,
+    having,
+    models,
+    rather,
+    wanting,
+)
+
+
+def test_a_pod_without_claims_is_none_of_its_business() -> None:
+    plugin, _ = devices_only()
+    assert plugin.opinion(wanting(), cluster({"a": models("x")})) is None
+
+
+def test_a_claim_that_every_node_reaches_says_nothing() -> None:
+    plugin, _ = devices_only()
+    assert plugin.opinion(wanting(having(claim(), "net/d0")), cluster({"a": ()})) is None
+
+
+def test_a_claim_with_devices_narrows_the_nodes() -> None:
+    plugin, profile = devices_only()
+    subject = wanting(having(claim(), "b/d0", where="b"), having(claim(name="d"), "net/d0"))
+    snapshot = cluster({"a": models("x"), "b": models("x"), "c": models("x")})
+    opinion = plugin.opinion(subject, snapshot)
+    assert isinstance(opinion, Opinion)
+    assert opinion.names == frozenset({"b"})
+    assert opinion.score is None
+    found = place(snapshot, subject, profile)
+    assert isinstance(found, Placement)
+    assert (found.seat.name, found.given) == ("b", ())
+
+
+def test_two_claims_with_devices_on_different_nodes_have_none_in_reach() -> None:
+    _, profile = devices_only()
+    subject = wanting(having(claim(), "a/d0", where="a"), having(claim(name="d"), "b/d0", where="b"))
+    found = place(cluster({"a": (), "b": ()}), subject, profile)
+    assert isinstance(found, Unplaceable)
+    assert {name for each in found.refused for name in each.nodes} == {"a", "b"}
+    assert Signal(Topic.CLAIM, "ml/c") in found.wakes
+    assert Signal(Topic.NODES) in found.wakes
+
+
+def test_a_selector_by_labels_reaches_the_nodes_that_have_them_now() -> None:
+    plugin, _ = devices_only()
+    held = having(claim(), "rack/d0")
+    assert held.status.allocation is not None
+    where = make.labelled({"rack": "1"})
+    status = replace(held.status, allocation=replace(held.status.allocation, node_selector=where))
+    subject = wanting(replace(held, status=status))
+    inside, outside = cluster({"a": ()}, labels={"rack": "1"}), cluster({"a": ()}, labels={"rack": "2"})
+    for snapshot, names in ((inside, frozenset("a")), (outside, frozenset()), (inside, frozenset("a"))):
+        opinion = plugin.opinion(subject, snapshot)
+        assert isinstance(opinion, Opinion)
+        assert opinion.names == names
+
+
+def test_what_could_help_is_devices_nodes_classes_and_claims() -> None:
+    _, profile = devices_only()
+    found = place(cluster({"a": ()}), wanting(claim()), profile)
+    assert isinstance(found, Unplaceable)
+    assert found.wakes == {
+        Signal(Topic.DEVICES),
+        Signal(Topic.NODES),
+        Signal(Topic.CLASS, "any"),
+        Signal(Topic.CLAIM, "ml/c"),
+    }
+
+
+def test_a_fault_of_the_claim_concerns_the_whole_cluster() -> None:
+    plugin, _ = devices_only()
+    asked = claim(make.request("r", device_class="missing"))
+    verdict = plugin.opinion(wanting(asked), cluster({"a": models("x")}))
+    assert isinstance(verdict, Verdict)
+    assert "missing" in verdict.reason
+    assert Signal(Topic.CLASS, "missing") in verdict.wakes
+
+
+def test_a_device_that_cannot_be_judged_is_a_matter_of_its_node() -> None:
+    _, profile = devices_only()
+    asked = claim(make.request("r", 1, "attr:gpu.example/model=x"))
+    snapshot = cluster({"a": models(""), "b": models("x")})
+    found = place(snapshot, wanting(asked), profile)
+    assert isinstance(found, Placement)
+    assert found.seat.name == "b"
+    (refused,) = refusals(snapshot, wanting(asked), profile)
+    assert refused.nodes == ("a",)
+    assert refused.verdict.reason == "a device cannot be judged for claim ml/c"
+
+
+# --- scores ---
+
+
+def scores(snapshot_models: dict[str, tuple[str, ...]], *claims: object) -> dict[str, int]:
+    plugin, _ = devices_only()
+    snapshot = cluster({name: models(*found) for name, found in snapshot_models.items()})
+    opinion = plugin.opinion(wanting(*claims), snapshot)  # type: ignore[arg-type]
+    assert isinstance(opinion, Opinion)
+    assert opinion.score is not None
+    return {name: opinion.score(seat) for name, seat in snapshot.seats.items()}
+
+
+@pytest.mark.req("K4816-066")
+def test_a_first_choice_earns_eight_and_every_further_one_less() -> None:
+    order = [str(number) for number in range(8)]
+    asked = claim(rather("r", *order))
+    assert scores({name: (name,) for name in order}, asked) == dict(
+        zip(order, (8, 7, 6, 5, 4, 3, 2, 1), strict=True)
+    )
+
+
+@pytest.mark.req("K4816-067")
+def test_the_score_adds_up_all_requests_of_all_claims() -> None:
+    one = claim(rather("r", "x", "y"), rather("s", "x", "y"), make.request("t"))
+    two = claim(rather("r", "y", "x"), name="d")
+    found = scores({"a": ("x", "x", "y", "y"), "b": ("x", "y", "y", "y")}, one, two)
+    assert found == {"a": 8 + 8 + 8, "b": 8 + 7 + 8}
+
+
+@pytest.mark.req("K4816-068")
+def test_several_devices_of_one_alternative_earn_once() -> None:
+    two = make.first_of("r", ("x", make.asking(2, "attr?:gpu.example/model=x")), ("y", make.asking(1)))
+    assert scores({"a": ("x", "x"), "b": ("x", "y")}, claim(two)) == {"a": 8, "b": 7}
+
+
+@pytest.mark.req("K4816-064", "K4816-069", "K4816-070")
+def test_scores_lie_between_the_worst_and_the_best_and_are_nothing_in_a_tie() -> None:
+    assert between([8, 7, 4]) == [100, 75, 0]
+    assert between([8, 8]) == [0, 0]
+    assert by_most([8, 4]) == [100, 50]
+    assert Choices().device_spread is between
+    assert Choices(normalization=Normalization.MAX).device_spread is by_most
+
+
+@pytest.mark.req("K4816-071")
+def test_the_score_counts_twice() -> None:
+    assert PLUGINS["DynamicResources"].weight == 2
+
+
+@pytest.mark.req("K4816-072")
+def test_claims_that_have_their_devices_are_not_scored() -> None:
+    plugin, _ = devices_only()
+    held = having(claim(rather("r", "x", "y")), "a/d0", where="a")
+    opinion = plugin.opinion(wanting(held), cluster({"a": models("x")}))
+    assert isinstance(opinion, Opinion)
+    assert opinion.score is None
+
+
+def test_without_alternatives_nobody_is_preferred() -> None:
+    plugin, _ = devices_only()
+    opinion = plugin.opinion(wanting(claim()), cluster({"a": models("x")}))
+    assert isinstance(opinion, Opinion)
+    assert opinion.score is None
+
+
+# --- what is remembered ---
+
+
+def test_pods_that_ask_the_same_are_searched_for_once_per_shape() -> None:
+    plugin, profile = devices_only()
+    snapshot = cluster({"a": models("x"), "b": models("x"), "c": models("x", "x")})
+    for number in range(5):
+        place(snapshot, wanting(claim(name=f"c{number}"), name=f"p{number}"), profile, turn=number)
+    assert sum(plugin.searches.values()) == 2
+
+
+def test_a_class_that_changed_is_asked_anew() -> None:
+    _, profile = devices_only()
+    snapshot = cluster({"a": models("x")})
+    assert isinstance(place(snapshot, wanting(claim()), profile), Placement)
+    never = replace(CLASS, spec=replace(CLASS.spec, selectors=make.selectors("never")))
+    changed = snapshot.changed(snapshot.stock.with_classes((never,)), {})
+    assert isinstance(place(changed, wanting(claim()), profile), Unplaceable)
+    assert isinstance(place(snapshot, wanting(claim()), profile), Placement)
+
+
+def test_a_search_that_was_given_up_is_tried_again_with_more_patience(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(devices, "BUDGET", 2)
+    _, profile = devices_only()
+    snapshot, asked = cluster({"a": models(*"xxxxxx")}), claim(make.request("r", 6))
+    first = place(snapshot, wanting(asked), profile)
+    assert isinstance(first, Unplaceable)
+    assert first.again
+    (refused,) = first.refused
+    assert refused.verdict.reason == (
+        "the search for devices for claim ml/c was given up; it is tried again, with more patience"
+    )
+    assert isinstance(place(snapshot, wanting(asked, attempts=3), profile), Placement)
+
+
+def test_hard_nodes_keep_a_pod_from_an_easy_one_for_a_while_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(devices, "BUDGET", 10)
+    monkeypatch.setattr(devices, "MOST_PATIENCE", 1)
+    plugin, profile = devices_only()
+    hard = {f"hard-{number}": models(*"x" * (20 + number)) for number in range(3)}
+    # Where there are enough devices the first alternative takes more steps than anybody has patience for.
+    few = make.first_of("r", ("many", make.asking(20)), ("one", make.asking(1)))
+    snapshot = cluster({**hard, "easy": models("x")})
+    asked = claim(few)
+    ends = [place(snapshot, wanting(asked, attempts=tries), profile) for tries in range(4)]
+    assert isinstance(ends[0], Unplaceable)
+    assert plugin.searches["GaveUp"] > devices.MOST_GIVEN_UP
+    last = ends[-1]
+    assert isinstance(last, Placement)
+    assert last.seat.name == "easy"
+
+
+def test_one_pod_gives_up_a_few_searches_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(devices, "BUDGET", 2)
+    plugin, profile = devices_only()
+    snapshot = cluster({f"n{number}": models(*"x" * (4 + number)) for number in range(6)})
+    found = place(snapshot, wanting(claim(make.request("r", 4))), profile)
+    assert isinstance(found, Unplaceable)
+    assert plugin.searches == {"GaveUp": devices.MOST_GIVEN_UP}
+    assert {name for each in found.refused for name in each.nodes} == snapshot.seats.keys()
