@@ -6,6 +6,7 @@ import json
 import subprocess
 import urllib.request
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from tests.contract.classic import classic_class
 from tests.contract.etcd_server import free_port
 from tests.e2e.kubectl import Kubectl
 from tests.e2e.processes import Cluster, Process, cluster, until
-from tests.e2e.server import clean_environment, command
+from tests.e2e.server import clean_environment, command, running
 from tests.outside import ROOT
 
 TEMPLATE: dict[str, Any] = {
@@ -218,6 +219,27 @@ def test_of_two_one_leads_and_the_other_takes_over(place: Cluster, kubectl_of: K
         for process_ in (*both, controller):
             process_.stop()
         kubectl_of("delete", "pod", "one", "two", "--force", "--grace-period=0", "--ignore-not-found")
+
+
+def test_a_server_that_goes_away_is_waited_for(tmp_path: Path, kubectl_program: str, home: Path) -> None:
+    port = ("--port", str(free_port()))
+    with ExitStack() as stack:
+        with running(tmp_path, *port, ends=True) as server:
+            place = Cluster(tmp_path, server, stack)
+            for name in ("scheduler", "controller"):
+                place.service(name, f"dray:{name}")
+            kubectl = Kubectl(kubectl_program, clean_environment(home, server.kubeconfig), "default")
+            kubectl("apply", "-f", "-", given=[fleet.node(0), *fleet.slices(0), *fleet.classes(), TEMPLATE])
+            kubectl("create", "-f", "-", given=pod("before"))
+            until(lambda: "nodeName" in kubectl.get("pod", "before")["spec"])
+            server.process.kill()
+            server.process.wait(10)
+        with running(tmp_path, *port):
+            kubectl("create", "-f", "-", given=pod("after"))
+            until(lambda: "nodeName" in kubectl.get("pod", "after")["spec"])
+            stack.close()
+    for name in ("scheduler", "controller"):
+        assert (tmp_path / f"{name}.log").read_text().splitlines()[-1] == "stopped"
 
 
 def _usurped(kubectl: Kubectl) -> None:

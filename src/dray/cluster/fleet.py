@@ -9,6 +9,7 @@ their node and go with it.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -27,6 +28,7 @@ SIMULATED: Final = "dray.dev/simulated"
 _RESOURCE_API: Final = "resource.k8s.io/v1"
 _ROOM: Final = {"cpu": "32", "memory": "256Gi", "ephemeral-storage": "1Ti", "pods": "110"}
 _GPUS: Final = 4
+_AT_ONCE: Final = 32
 _NODES_PER_RACK: Final = 4
 _MODELS: Final = (("a100", "80Gi"), ("a100", "80Gi"), ("v100", "32Gi"))
 _ROOTS: Final = ("pci0000:01", "pci0000:02")
@@ -139,23 +141,26 @@ async def settle(client: Client, count: int, log: Log) -> int:
     """Make the nodes of a fleet that are not there yet, with classes and devices; how many were made."""
     if not count:
         return 0
-    known = {found.metadata.name: found for found in (await client.list(Node)).items}
+    known = {found.metadata.name: found.metadata.uid for found in (await client.list(Node)).items}
     published = await _present(client, ResourceSlice)
     have = await _present(client, DeviceClass)
     for document in classes():
         await _made(client, document, have, log)
-    new = [name for name in names(count) if name not in known]
-    for number in range(count):
-        name = f"node-{number}"
-        if name in known:
-            uid = known[name].metadata.uid
-        else:
-            made = await client.create(node(number))
-            uid = made["metadata"]["uid"]
-        owner = {"apiVersion": "v1", "kind": "Node", "name": name, "uid": uid}
-        for document in slices(number, owner):
-            await _made(client, document, published, log)
-    return len(new)
+    numbers = iter(range(count))
+
+    async def work() -> None:
+        for number in numbers:
+            name = f"node-{number}"
+            uid = known.get(name) or (await client.create(node(number)))["metadata"]["uid"]
+            owner = {"apiVersion": "v1", "kind": "Node", "name": name, "uid": uid}
+            for document in slices(number, owner):
+                await _made(client, document, published, log)
+
+    # Writes that come together are committed together.
+    async with asyncio.TaskGroup() as tasks:
+        for _ in range(_AT_ONCE):
+            tasks.create_task(work())
+    return sum(name not in known for name in names(count))
 
 
 async def _present(client: Client, kind: Any) -> set[str]:
