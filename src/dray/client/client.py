@@ -12,7 +12,7 @@ are written by hand go out as they are, in the version that `served_version` nam
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any, TypeVar, overload
@@ -26,6 +26,7 @@ from dray.api.kinds import Kind, kind_of
 from dray.client.caller import Caller, Habits
 from dray.client.changes import Apply, Change, amendment, pinned
 from dray.client.failures import Expired, NotFound, NotServed
+from dray.client.fence import Fence
 from dray.client.negotiation import Served
 from dray.client.places import (
     EVERYTHING,
@@ -90,6 +91,10 @@ class Client:
     async def close(self) -> None:
         """Let go of all connections."""
         await self._caller.transport.close()
+
+    def fenced(self, allowed: Callable[[], bool]) -> Client:
+        """The same server on the same connections, for writes that are sent only while they are allowed."""
+        return Client(Fence(self._caller.transport, allowed), self.habits)
 
     async def document(self, path: str) -> Any:
         """What the server says at any path that answers JSON, for example `/version`."""

@@ -4,6 +4,7 @@
     ├── Unreachable            no answer: refused, reset, timed out; `sent` says whether it may have happened
     ├── WatchBroken            a watch said something that is no event; list again
     ├── NotServed              the server has no version of the kind that we speak
+    ├── OutOfOffice            a write was not sent: whoever asked for it does not lead any more
     └── ApiError               the server answered with a `Status` that says no
         ├── BadRequest         400
         ├── Unauthorized       401
@@ -54,6 +55,10 @@ class WatchBroken(ClientError):  # noqa: N818 - what is the case
 
 class NotServed(ClientError):  # noqa: N818 - what is the case
     """The server has no version of the kind that we speak."""
+
+
+class OutOfOffice(ClientError):  # noqa: N818 - a state, not a mistake
+    """A write was not sent: whoever asked for it does not lead any more."""
 
 
 class Cause(NamedTuple):

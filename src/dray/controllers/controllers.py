@@ -71,8 +71,10 @@ class Controllers:
     """The controllers of one cluster."""
 
     def __init__(self, client: Client, choices: Choices | None = None) -> None:
-        self._client = client
         self._choices = choices or Choices()
+        self._candidacy: Election | None = None
+        self._way = client
+        self._client = client.fenced(self._is_in_office) if self._choices.elect else client
         self._queues: list[measures.Queue] = []
         self._sights: Sights | None = None
         self._counts: measures.ClaimCounts | None = None
@@ -89,11 +91,15 @@ class Controllers:
             await self._lead()
             return
         while True:
-            election = Election(self._client, LEASE, LEASE_NAMESPACE, choices.identity, choices.timing)
+            election = Election(self._way, LEASE, LEASE_NAMESPACE, choices.identity, choices.timing)
+            self._candidacy = election
             try:
                 await election.run(self._lead)
             except LeadershipLost as lost:
                 choices.log.warning("another controller leads now", why=str(lost))
+
+    def _is_in_office(self) -> bool:
+        return self._candidacy is not None and self._candidacy.is_leader
 
     async def _lead(self) -> None:
         client, choices = self._client, self._choices

@@ -50,6 +50,10 @@ class Scheduler:
     """Gives pods their nodes."""
 
     def __init__(self, client: Client, choices: Choices) -> None:
+        self._candidacy: Election | None = None
+        self._way = client
+        if choices.elect:
+            client = client.fenced(self._is_in_office)
         self._client, self._choices = client, choices
         self._clock = client.habits.tempo.clock
         self._overlay = Overlay(choices.door, freed=lambda: self._queue.wake(DEVICES))
@@ -86,13 +90,16 @@ class Scheduler:
             if not choices.elect:
                 await self._lead()
             while True:
-                election = Election(
-                    self._client, choices.lease, choices.lease_namespace, choices.identity, choices.timing
+                election = self._candidacy = Election(
+                    self._way, choices.lease, choices.lease_namespace, choices.identity, choices.timing
                 )
                 try:
                     await election.run(self._lead)
                 except LeadershipLost as lost:
                     choices.log.warning("another scheduler leads now", why=str(lost))
+
+    def _is_in_office(self) -> bool:
+        return self._candidacy is not None and self._candidacy.is_leader
 
     def _measure(self) -> None:
         numbers = self.metrics
