@@ -169,7 +169,7 @@ def test_a_server_that_is_not_there(place: Cluster) -> None:
     code, said = ended("controller", "--kubeconfig", str(file))
     assert code == 2
     assert "no answer to GET" in said
-    assert f"is the server of the kubeconfig (from `{file}`) running?" in said
+    assert f": connection refused; is the server that `{file}` names running?" in said
 
 
 def test_credentials_that_the_server_does_not_take(place: Cluster) -> None:

@@ -10,6 +10,7 @@ Rules for this file: no proxies from the environment, no redirects: a token goes
 
 from __future__ import annotations
 
+import os
 import socket
 import ssl
 import tempfile
@@ -152,6 +153,8 @@ class Http:
             why = f"{broken.certificate_error}; the certificate authority comes from {self._source}"
         elif isinstance(broken, TimeoutError) or not str(broken):
             why = f"nothing came for {seconds:g} seconds" if sent else "the server does not take the call"
+        elif isinstance(broken, aiohttp.ClientConnectorError) and broken.os_error.errno:
+            why = _system(broken.os_error)
         else:
             why = str(broken)
         return Unreachable(f"no answer to {what}: {why}", sent=sent)
@@ -159,6 +162,13 @@ class Http:
     @property
     def _source(self) -> str:
         return f"`{self._access.source}`" if self._access.source else "the code that made this client"
+
+
+def _system(refused: OSError) -> str:
+    """Why there is no connection, as the system words it, without the insides of Python."""
+    number = refused.errno or 0
+    # Names that cannot be looked up have numbers of their own, below zero, and bring their words.
+    return (os.strerror(number) if number > 0 else refused.strerror or str(refused)).lower()
 
 
 def opened_socket(address: aiohttp.AddrInfoType) -> socket.socket:

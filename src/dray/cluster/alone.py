@@ -73,8 +73,7 @@ async def _answering(transport: Transport, place: Place) -> str:
         reply = await caller.call(Request("GET", "/version"), timeout=10.0)
         await check(caller, place.rights, elect=place.elect)
     except Unreachable as silent:
-        where = f" (from `{place.access.source}`)" if place.access.source else ""
-        raise InputError(f"{silent}; is the server of the kubeconfig{where} running?") from None
+        raise InputError(f"{silent}; is the server that `{place.access.source}` names running?") from None
     except Unauthorized:
         raise InputError(
             f"{place.access.server} does not accept the credentials in `{place.access.source}`"
