@@ -202,17 +202,23 @@ class Election:
             return
         with suppress(*TROUBLE, TimeoutError):
             async with asyncio.timeout(_RELEASE_SECONDS):
-                # A renewal may have been under way when we stopped, so the version is not known for sure.
-                lease = await self._client.get(LEASE, self._name, self._namespace)
-                self._observe(lease)
-                if self.leader == self.identity:
-                    await self._give_back(resource_version_of(lease))
+                while not await self._give_back():
+                    pass  # a renewal that was under way when we stopped has arrived meanwhile
 
-    async def _give_back(self, version: str) -> None:
+    async def _give_back(self) -> bool:
+        """Whether the lease is not ours any more; False when it changed while we looked."""
+        lease = await self._client.get(LEASE, self._name, self._namespace)
+        self._observe(lease)
+        if self.leader != self.identity:
+            return True
         spec = {"holderIdentity": None, "leaseDurationSeconds": 1}
-        patch = MergePatch({"metadata": {"resourceVersion": version}, "spec": spec})
-        await self._client.patch(LEASE, self._name, patch, self._namespace)
+        patch = MergePatch({"metadata": {"resourceVersion": resource_version_of(lease)}, "spec": spec})
+        try:
+            await self._client.patch(LEASE, self._name, patch, self._namespace)
+        except Conflict:
+            return False
         self.leader = ""
+        return True
 
 
 @dataclass(frozen=True, slots=True)
