@@ -14,7 +14,7 @@ from dray.allocator.admit import Admission
 from dray.errors import AllocationFault
 from dray.explain import diagnose, of_fault, summary
 from dray.explain.diagnosis import Diagnosis
-from dray.placement.cycle import Unplaceable
+from dray.placement.cycle import Refused, Unplaceable
 from dray.placement.plugins.devices import ELSEWHERE
 from dray.placement.subject import PLUGIN
 
@@ -34,7 +34,21 @@ def why(unplaceable: Unplaceable, door: Admission, *, hints: int = 1) -> str:
         verdict = refused.verdict
         if told is not None and verdict.plugin == PLUGIN and not verdict.again and _is_search(verdict.reason):
             continue
-        parts.append(f"{named(refused.nodes)}: {verdict.reason}" if refused.nodes else verdict.reason)
+        parts.append(_said(refused))
+    return _line(parts)
+
+
+def briefly(unplaceable: Unplaceable) -> str:
+    """The verdicts in one line, without a story of the search: it costs nothing and keeps nothing alive."""
+    return _line([_said(refused) for refused in unplaceable.refused])
+
+
+def _said(refused: Refused) -> str:
+    reason = refused.verdict.reason
+    return f"{named(refused.nodes)}: {reason}" if refused.nodes else reason
+
+
+def _line(parts: Sequence[str]) -> str:
     text = "; ".join(parts) or "there are no nodes"
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
 

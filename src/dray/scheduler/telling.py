@@ -24,14 +24,17 @@ from dray.client.events import EventRecorder
 from dray.client.failures import Conflict, NotFound
 from dray.clock import timestamp
 from dray.placement.cycle import Unplaceable
+from dray.placement.subject import PLUGIN
 from dray.placement.verdicts import Verdict
-from dray.placement.words import why
+from dray.placement.words import briefly, why
 from dray.scheduler.entry import PENDING, Entry
 
 PATIENCE: Final = 0.5
 """Seconds a pod has waited before it is explained."""
 RESTS: Final = 4
 """How many times as long as an explanation took nobody explains anything."""
+MANY_UNTOLD: Final = 256
+"""Beyond so many the others are told briefly: a whole refusal keeps a photograph of the cluster alive."""
 UNSCHEDULABLE: Final = "Unschedulable"
 CONDITION: Final = "PodScheduled"
 
@@ -62,10 +65,14 @@ class Teller:
         self._tempo = client.habits.tempo
         self._untold: dict[str, _Untold] = {}
         self._news = asyncio.Event()
+        self.broken: Callable[[Entry, Exception], None] = lambda _entry, _why: None
+        """Told of explanations that failed: people wait for words, and pods must not wait for people."""
 
     def note(self, entry: Entry, refusal: Refusal) -> None:
         """A pod was refused: it is explained soon, unless it gets its node before."""
         known = self._untold.get(entry.uid)
+        if len(self._untold) >= MANY_UNTOLD and isinstance(refusal, Unplaceable):
+            refusal = Verdict(PLUGIN, briefly(refusal))
         due = self._tempo.clock.monotonic() + PATIENCE if known is None else known.due
         self._untold[entry.uid] = _Untold(entry, due, refusal)
         self._news.set()
@@ -88,7 +95,10 @@ class Teller:
                 continue
             self._untold.pop(first.entry.uid, None)
             if first.entry.place in PENDING:
-                await self._tell(first)
+                try:
+                    await self._tell(first)
+                except Exception as broken:
+                    self.broken(first.entry, broken)
                 spent = self._tempo.clock.monotonic() - now
                 await self._tempo.sleep(min(RESTS * spent, 1.0))
 
