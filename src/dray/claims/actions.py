@@ -51,9 +51,10 @@ class Release:
 
 @dataclass(frozen=True, slots=True)
 class LetGo:
-    """Remove the finalizer that kept a claim while it had devices."""
+    """Remove the finalizer that kept a claim while it had devices; `uids` are consumers that go with it."""
 
     claim: ResourceClaim
+    uids: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

@@ -188,6 +188,9 @@ def next_for_claim(claim: ResourceClaim, around: Surroundings) -> list[Action]:
     allocated = claim.status.allocation is not None
     actions: list[Action] = []
     ending = claim.metadata.deletion_timestamp is not None
+    if ending and not left and claim.metadata.finalizers == (FINALIZER,):
+        # Nothing else keeps it: the claim, its reservations and its devices go in one write.
+        return [LetGo(claim, over)]
     if over or (allocated and not left and (ending or _is_left_over(claim, around))):
         actions.append(Release(claim, over, deallocate=not left))
     elif ending and not allocated and not left and FINALIZER in claim.metadata.finalizers:
@@ -195,6 +198,13 @@ def next_for_claim(claim: ResourceClaim, around: Surroundings) -> list[Action]:
     if not ending and not left and _owner_is_over(claim, around):
         actions.append(DeleteClaim(claim))
     return actions
+
+
+def is_collected(claim: ResourceClaim, around: Surroundings) -> bool:
+    """Whether a claim belongs to a pod that is gone: the collector of garbage deletes it in a moment."""
+    owners = [owner for owner in claim.metadata.owner_references if owner.kind == "Pod"]
+    pods = [(owner.uid, around.pod(claim.metadata.namespace, owner.name)) for owner in owners]
+    return bool(owners) and all(pod is None or pod.metadata.uid != uid for uid, pod in pods)
 
 
 def _is_gone(claim: AnyClaim, name: str, uid: str, around: Surroundings) -> bool:

@@ -3,8 +3,8 @@
 Theory of operation: listeners ask whether there is something to do and add the key of a pod or claim to the
 queue; workers ask again when its turn comes, perform, and go on with what the server answered until nothing
 is left to do. So a pod with templates costs one creation per entry and one write of its status, and its end
-one write that takes reservation and devices, and one for the finalizer. What wakes a pod is found by index:
-the template it waits for, the claim it uses.
+one write that removes the finalizer, with which reservation, devices and claim go. What wakes a pod is found
+by index: the template it waits for, the claim it uses.
 
 Rules for this file: informers lag. That a pod is absent is believed only when its deletion was seen or the
 server says so; that a placed pod has no reservation is looked at twice, the second time at the server.
@@ -19,11 +19,12 @@ from dray.api.classic import ClassicClaim
 from dray.api.core import Pod
 from dray.api.resource import ResourceClaim, ResourceClaimTemplate
 from dray.claims import naming, reservation
-from dray.claims.actions import Action, AnyClaim, CreateClaim, Release, Tell
+from dray.claims.actions import Action, AnyClaim, CreateClaim, LetGo, Release, Tell
 from dray.claims.lifecycle import (
     Surroundings,
     claim_of,
     classic_of,
+    is_collected,
     next_for_claim,
     next_for_classic,
     next_for_pod,
@@ -51,8 +52,8 @@ from dray.telemetry.metrics import Metrics
 
 QUEUE: Final = "resource_claim"
 PATIENCE: Final = 1.0
-"""Seconds a pod with a node may seem to have no reservation before the server is asked: usually it was
-reserved a moment before it got its node, and we have not seen that yet."""
+"""Seconds in which what looks wrong usually comes right: a pod with a node that seems to have no reservation
+was reserved a moment before, and a claim whose pod is gone is being collected."""
 STEPS: Final = 8
 """How often a claim is decided about in one go; more means that somebody keeps changing it."""
 
@@ -88,6 +89,7 @@ class ClaimController:
         self._performer = Performer(client, sights, recorder, metrics)
         self.queue: WorkQueue[Item] = WorkQueue(QUEUE, client.habits.tempo, metrics)
         self._unreserved_since: dict[str, float] = {}
+        self._uncollected_since: dict[str, float] = {}
         self._books: dict[type, tuple[Recent[Any], Callable[[Any, Surroundings], list[Action]]]] = {
             ResourceClaim: (sights.newest_claims, next_for_claim)
         }
@@ -169,6 +171,7 @@ class ClaimController:
 
     def _claim_went(self, claim: ResourceClaim) -> None:
         """A pod whose claim was deleted under its hands gets another."""
+        self._uncollected_since.pop(claim.metadata.uid, None)
         for owner in claim.metadata.owner_references:
             pod = self._sights.pods.get(owner.name, claim.metadata.namespace) if owner.kind == "Pod" else None
             if pod is not None and pod.metadata.uid == owner.uid:
@@ -242,6 +245,8 @@ class ClaimController:
                 return
             if await self._learns_of_pods(claim, actions):
                 continue
+            if self._is_about_to_go(item, claim, actions):
+                return
             if not listed and _is_left_over(claim, actions):
                 await self._performer.read_pods(item.namespace)
                 listed = True
@@ -253,9 +258,29 @@ class ClaimController:
                 await self._performer.read(claim)
         self.queue.retry(item)
 
+    def _is_about_to_go(self, item: Item, claim: AnyClaim, actions: Iterable[Action]) -> bool:
+        """Whether to leave a claim whose pod is gone to the collector of garbage, for a moment.
+
+        Usually it is marked for deletion a moment later and can then go with its devices in one write. To
+        take the devices first would cost two writes more, and race with the mark.
+        """
+        waits = (
+            isinstance(claim, ResourceClaim)
+            and claim.metadata.deletion_timestamp is None
+            and any(isinstance(action, Release) for action in actions)
+            and is_collected(claim, self._around)
+        )
+        if not waits:
+            self._uncollected_since.pop(claim.metadata.uid, None)
+            return False
+        waited = self._now() - self._uncollected_since.setdefault(claim.metadata.uid, self._now())
+        if waited < PATIENCE:
+            self.queue.add_later(item, PATIENCE - waited)
+        return waited < PATIENCE
+
     async def _learns_of_pods(self, claim: AnyClaim, actions: Iterable[Action]) -> bool:
         """Ask the server for pods that seem over only because they are not seen; whether there were any."""
-        uids = frozenset[str]().union(*(each.uids for each in actions if isinstance(each, Release)))
+        uids = frozenset[str]().union(*(each.uids for each in actions if isinstance(each, Release | LetGo)))
         namespace = claim.metadata.namespace
         unseen = [
             consumer

@@ -279,11 +279,18 @@ class TestClaims:
 
     def test_a_cold_start_finds_what_was_left(self):
         left = claim(allocated=True, finalizers=(FINALIZER,), **DELETED)
-        assert next_for_claim(left, World().around()) == [Release(left, frozenset(), True)]
-
-    def test_the_finalizer_goes_after_the_devices(self):
-        left = claim(finalizers=(FINALIZER,), **DELETED)
         assert next_for_claim(left, World().around()) == [LetGo(left)]
+
+    def test_a_claim_that_is_being_deleted_goes_with_its_devices(self):
+        left = claim(users=("u1",), allocated=True, finalizers=(FINALIZER,), **DELETED)
+        assert next_for_claim(left, World().around()) == [LetGo(left, frozenset({"u1"}))]
+
+    def test_the_devices_go_first_where_somebody_else_keeps_the_claim(self):
+        kept = (FINALIZER, "example.com/keep")
+        held = claim(allocated=True, finalizers=kept, **DELETED)
+        assert next_for_claim(held, World().around()) == [Release(held, frozenset(), True)]
+        freed = claim(finalizers=kept, **DELETED)
+        assert next_for_claim(freed, World().around()) == [LetGo(freed)]
 
     def test_a_claim_that_never_had_devices_is_let_go_at_once(self):
         """It carries the finalizer from birth."""
