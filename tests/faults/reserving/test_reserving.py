@@ -8,8 +8,6 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-import pytest
-
 from dray.api.classic import ClassicClaim
 from dray.api.codec import decode_document
 from dray.api.resource import ResourceClaim
@@ -20,7 +18,6 @@ from tests.faults.reserving.rounds import MOST, Judge, campaign
 SEED = 20260109
 
 
-@pytest.mark.req("K3063-038", "K3063-075")
 def test_small_exactly_as_many_pods_get_a_place_as_there_are(tmp_path: Path) -> None:
     tally = asyncio.run(campaign(tmp_path, 12, SEED))
     print(f"seed {SEED}: {tally}")
