@@ -91,6 +91,7 @@ def services(place: Cluster, kubectl_of: Kubectl) -> Iterator[dict[str, Process]
             process.stop()
 
 
+@pytest.mark.req("K3063-105", "K4816-103", "K4816-105")
 def test_services_live_with_the_rights_of_the_manifests(
     kubectl_of: Kubectl, services: dict[str, Process]
 ) -> None:
@@ -98,7 +99,9 @@ def test_services_live_with_the_rights_of_the_manifests(
     assert refusals(kubectl_of) == []
     for name, metric in (("scheduler", "scheduler_pending_pods"), ("controller", "workqueue_")):
         address = told_address(services[name])
-        assert metric in urllib.request.urlopen(address, timeout=10).read().decode()
+        numbers = urllib.request.urlopen(address, timeout=10).read().decode()
+        assert metric in numbers
+        assert "process_start_time_seconds" in numbers, "whether it was started again can be seen"
         ready = address.replace("/metrics", "/readyz")
         assert urllib.request.urlopen(ready, timeout=10).read() == b"ok"
     leases = kubectl_of("get", "leases", "-n", "kube-system").out

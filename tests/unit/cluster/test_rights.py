@@ -31,6 +31,7 @@ def _pieces(rules: tuple[PolicyRule, ...], namespace: str = "") -> set[Want]:
     }
 
 
+@pytest.mark.req("K3063-105")
 @pytest.mark.parametrize("service", SERVICES)
 def test_the_manifests_grant_exactly_what_is_needed(service: str) -> None:
     rights, granted = SERVICES[service], _manifests(service)
