@@ -70,10 +70,13 @@ DEFAULTS: Mapping[type, tuple[Default, ...]] = {
 }
 
 
-def with_defaults(obj: T, *, now: str) -> T:
-    """The object with every unset field of the table filled in; the same object when none was unset."""
+def with_defaults(obj: T, *, now: str, stored: T | None = None) -> T:
+    """The object with every unset field of the table filled in; the same object when none was unset.
+
+    Parts that are the very same in an object that is stored have been filled in before.
+    """
     plan = _plan(type(obj))
-    filled: T = plan.fill(obj, now) if plan is not None else obj
+    filled: T = plan.fill(obj, now, stored) if plan is not None else obj
     return filled
 
 
@@ -100,14 +103,14 @@ class _Plan:
         self._branches = tuple(branches)
         self.way = self._branches[0][0] if len(branches) == 1 and not own else None
 
-    def fill(self, holder: Any, now: str) -> Any:
+    def fill(self, holder: Any, now: str, stored: Any = None) -> Any:
         for attribute, value, when in self._rows:
             if not getattr(holder, attribute) and when(holder):
                 given = now if value is NOW else value
                 holder = msgspec.structs.replace(holder, **{attribute: given})
         for attribute, many, plan in self._branches:
             old = getattr(holder, attribute)
-            if not old:
+            if not old or (stored is not None and old is getattr(stored, attribute)):
                 continue
             new = plan.fill_all(old, now) if many else plan.fill(old, now)
             if new is not old:

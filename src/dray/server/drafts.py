@@ -195,7 +195,7 @@ class Draft:
         written = self._written
         if written is None:
             draft = Draft(self.kind, None, replace(self.view, **{name: part}))
-            draft._metadata = self._metadata
+            draft._metadata = self.metadata
             return draft
         document = {field: kept for field, kept in written.items() if field != name}
         if value is not None:
@@ -245,12 +245,16 @@ class Draft:
                 _write_part(there, name, two, _unborn(self.kind), field)
         return here, there
 
-    def filled(self, now: str) -> Draft:
+    def filled(self, now: str, before: Draft | None = None) -> Draft:
         """The draft with the defaults of its kind."""
         if self.kind.open:
             return self
-        view = with_defaults(self.view, now=now)
-        return self if view is self.view else Draft.of_view(self.kind, view)
+        view = with_defaults(self.view, now=now, stored=None if before is None else before.view)
+        if view is self.view:
+            return self
+        draft = Draft.of_view(self.kind, view)
+        draft._metadata = self._metadata
+        return draft
 
     def gated(self, gates: Gatekeeper, old: Draft | None) -> tuple[Draft, tuple[DroppedField, ...]]:
         """The draft without fields that no gate lets in, and those fields."""

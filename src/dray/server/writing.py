@@ -129,12 +129,13 @@ class Writing:
         """What becomes of a stored object when a draft follows it; `fields` are its owners, when known."""
         kind, now, subresource = draft.kind, self.world.now, request.call.subresource
         before = Draft.of_held(old)
-        draft = self._readable(version, kind, lambda: _writable(draft, before, subresource)).filled(now)
-        draft, dropped = draft.gated(self.world.gates, before)
+        draft = self._readable(version, kind, lambda: _writable(draft, before, subresource))
+        draft, dropped = draft.filled(now, before).gated(self.world.gates, before)
         warnings += map(str, dropped)
         changed = draft.differs_from(before)
-        metadata = births.over_time(kind, draft.metadata, before.metadata, changed=changed)
-        if draft.metadata is not before.metadata or metadata != before.metadata:
+        # Who writes the status of a closed kind writes nothing else.
+        if changed or draft.metadata is not before.metadata:
+            metadata = births.over_time(kind, draft.metadata, before.metadata, changed=changed)
             draft = draft.with_metadata(metadata)
         judge = validate_status_update if subresource == "status" else validate_update
         errors = [*judge(draft.view, before.view), *(() if subresource else unsettled(draft, before))]

@@ -120,9 +120,13 @@ def validate_stored(obj: msgspec.Struct) -> list[FieldError]:
 
 
 def _judged(new: Any, old: Any, step: Step, kept: Judge) -> list[FieldError]:
-    errors = list(metadata_update(new.metadata, old.metadata))
+    # Metadata that is the very same was judged when it was stored.
+    if new.metadata is old.metadata:
+        errors, found = [], list(kept(new))
+    else:
+        errors = list(metadata_update(new.metadata, old.metadata))
+        found = [*_metadata(new), *kept(new)]
     errors += step(new, old)
-    found = [*_metadata(new), *kept(new)]
     if found:
         errors += fresh(found, new, [*_metadata(old), *kept(old)], old)
     return errors
