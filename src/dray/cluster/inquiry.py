@@ -113,7 +113,11 @@ class Inquirer:
         story = NodeStory(nodes=(node,), outcome=Outcome.FITS, steps=0, found=_found(claims))
         names = tuple(map(named, claims))
         answer = Diagnosis(verdict=Answer.FITS, pod=_full(pod), claims=names, stories=(story,))
-        return Inquiry(f"Pod {_full(pod)} {words}", answer, words, node=node, holds=True)
+        bare = [] if ended else [named(claim) for claim in claims if claim.status.allocation is None]
+        remarks = tuple(
+            f"claim {name} has no devices: the pod got its node without a scheduler" for name in bare
+        )
+        return Inquiry(f"Pod {_full(pod)} {words}", answer, words, node=node, holds=True, remarks=remarks)
 
     def _held(self, pod: Pod) -> Iterable[ResourceClaim]:
         for entry in pod.spec.resource_claims:

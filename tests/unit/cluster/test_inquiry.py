@@ -113,6 +113,11 @@ def test_a_pod_that_has_its_place() -> None:
     assert [str(found.device) for found in inquiry.diagnosis.stories[0].found] == [f"{GPU}/node-a/gpu-0"]
 
 
+def test_a_pod_that_was_put_on_a_node_past_the_scheduler() -> None:
+    inquiry = asked(pod("p", claims="one", extra="  nodeName: node-a\n"), "p")
+    assert inquiry.remarks == ("claim default/one has no devices: the pod got its node without a scheduler",)
+
+
 def test_a_pod_that_has_ended() -> None:
     ended = pod("p", claims="one", extra="  nodeName: node-a\nstatus: {phase: Succeeded}\n")
     assert asked(ended, "p").headline == "Pod default/p has ended (Succeeded)"
