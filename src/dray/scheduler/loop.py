@@ -76,6 +76,7 @@ class Scheduler:
         self.ready = asyncio.Event()
         """Set when everything was seen once; leadership may still be another's."""
         self._sights.left = self._teller.drop
+        self._teller.broken = self._unexplained
         self._measure()
         self._sights.trouble = lambda failed: choices.log.warning("waiting for the server", why=str(failed))
 
@@ -122,6 +123,9 @@ class Scheduler:
                 writing.create_task(self._finished(entry))
                 # Whoever brings news gets a turn between two pods.
                 await asyncio.sleep(0)
+
+    def _unexplained(self, entry: Entry, broken: Exception) -> None:
+        self._choices.log.error("a pod could not be told why it waits", pod=entry.name, why=broken)
 
     async def _finished(self, entry: Entry) -> None:
         """One pod, from decision to writing; its mistakes are its own, and nobody else's."""
