@@ -100,7 +100,7 @@ def groups_of(snapshot: Snapshot) -> dict[Likeness, dict[str, Seat]]:
 
 
 def one_of(data: st.DataObject, choices: Iterable[T]) -> T:
-    return data.draw(st.sampled_from(sorted(choices)))
+    return data.draw(st.sampled_from(sorted(choices, key=str)))
 
 
 class CountingClaims(RuleBasedStateMachine):

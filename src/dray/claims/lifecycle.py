@@ -4,10 +4,10 @@ Theory of operation: three questions, each a pure function of what is observed. 
 those of templates are made once, and recorded when all of them that can be made are there. A pod that has a
 node asks whether it may use its claims: when something else than our scheduler gave it the node, they are
 still to be reserved. A claim asks whether it is needed: consumers that are over are taken off, with the last
-of them the devices, and a claim that was made for a pod goes with that pod. A claim that is being deleted
-loses its devices, and its finalizer after them or, when it never had any, at once. Each answer is at most one
-step of each kind; the next step follows from what is observed then, so a crash between two steps loses
-nothing.
+of them the devices, and a claim that was made for a pod goes with that pod. A claim that is being deleted and
+used by nobody is let go with all it has; when others keep it too, it loses its devices first. Each answer is
+at most one step of each kind; the next step follows from what is observed then, so a crash between two steps
+loses nothing.
 
 Rules for this file: what is observed may be behind. Whoever performs a `Release` because a pod is absent asks
 the server first whether it really is; so does whoever performs a `CreateClaim` in place of one that was
