@@ -40,8 +40,8 @@ from dray.client.places import (
     row_of,
     uid_of,
 )
-from dray.client.reading import Listing, Reader
-from dray.client.transport import JSON, Request, Stream, Transport
+from dray.client.reading import Listing, Reader, is_status
+from dray.client.transport import JSON, Reply, Request, Stream, Transport
 
 T = TypeVar("T", bound=msgspec.Struct)
 PAGE = 500
@@ -119,7 +119,7 @@ class Client:
         """One object as it is now."""
         row = row_of(kind)
         reader = await self._reader(kind)
-        return reader.object(await self._call(row, "GET", path_of(row, reader.version, namespace, name)))
+        return reader.answer(await self._call(row, "GET", path_of(row, reader.version, namespace, name)))
 
     @overload
     async def list(
@@ -166,7 +166,7 @@ class Client:
         query = select.query() | ({"limit": str(page)} if page else {})
         while True:
             path = path_of(row, reader.version, namespace)
-            part = reader.listing(await self._call(row, "GET", path, query))
+            part = reader.listing((await self._call(row, "GET", path, query)).body)
             yield part
             if not part.more:
                 return
@@ -182,7 +182,7 @@ class Client:
         reader = await self._reader(kind)
         path = path_of(kind, reader.version, self._home(kind, obj))
         body = self._written(obj, reader)
-        return reader.object(await self._call(kind, "POST", path, self._writing(dry_run), body))
+        return reader.answer(await self._call(kind, "POST", path, self._writing(dry_run), body))
 
     async def update(self, obj: T, *, subresource: str = "", dry_run: bool = False) -> T:
         """Replace an object of a closed kind as a whole; a `Conflict` when it is no longer what was read."""
@@ -192,7 +192,7 @@ class Client:
         reader = await self._reader(kind)
         path = path_of(kind, reader.version, *key_of(obj), subresource)
         body = self._written(obj, reader)
-        result: T = reader.object(await self._call(kind, "PUT", path, self._writing(dry_run), body))
+        result: T = reader.answer(await self._call(kind, "PUT", path, self._writing(dry_run), body))
         return result
 
     async def update_status(self, obj: T, *, dry_run: bool = False) -> T:
@@ -236,8 +236,8 @@ class Client:
             change = Apply(self._outgoing(change.document, reader), change.manager, change.force)
         path = path_of(row, reader.version, namespace, name, subresource)
         query = self._writing(dry_run) | change.query()
-        body = await self._call(row, "PATCH", path, query, change.body(), change.content_type)
-        return reader.object(body)
+        reply = await self._call(row, "PATCH", path, query, change.body(), change.content_type)
+        return reader.answer(reply)
 
     async def delete(
         self, kind: Kind | type[T], name: str, namespace: str = "", how: Deletion = PLAINLY
@@ -249,9 +249,8 @@ class Client:
         row = row_of(kind)
         reader = await self._reader(row)
         path = path_of(row, reader.version, namespace, name)
-        body = await self._call(row, "DELETE", path, {}, write_json(how.document()))
-        document = read_json(body)
-        return None if document.get("kind") == "Status" else reader.object(body)
+        reply = await self._call(row, "DELETE", path, {}, write_json(how.document()))
+        return None if is_status(reply.body) else reader.answer(reply)
 
     async def delete_collection(
         self,
@@ -324,14 +323,13 @@ class Client:
         query: Mapping[str, str] | None = None,
         body: bytes = b"",
         content_type: str = JSON,
-    ) -> bytes:
+    ) -> Reply:
         try:
-            reply = await self._caller.call(Request(method, path, query or {}, body, content_type))
+            return await self._caller.call(Request(method, path, query or {}, body, content_type))
         except NotFound as missing:
             if missing.of_resource:
                 self.forget_version(kind)
             raise
-        return reply.body
 
     def _writing(self, dry_run: bool) -> dict[str, str]:
         return {"fieldManager": self.habits.manager} | ({"dryRun": "All"} if dry_run else {})
