@@ -58,9 +58,9 @@ class Tally:
 class Killed:
     """A service that is killed now and then, and started again."""
 
-    def __init__(self, name: str, kubeconfig: str, log: Path) -> None:
+    def __init__(self, name: str, kubeconfig: str, log: Path, *options: str) -> None:
         self.name = name
-        self._arguments = ["-m", "dray", name, "--kubeconfig", kubeconfig, "--no-leader-elect"]
+        self._arguments = ["-m", "dray", name, "--kubeconfig", kubeconfig, "--no-leader-elect", *options]
         self._log = log
         self._process: asyncio.subprocess.Process | None = None
 
