@@ -137,8 +137,11 @@ def _cards() -> list[Document]:
     ]
 
 
-async def settle(client: Client, count: int, log: Log) -> int:
-    """Make the nodes of a fleet that are not there yet, with classes and devices; how many were made."""
+async def settle(client: Client, count: int, log: Log, stop: asyncio.Event | None = None) -> int:
+    """Make the nodes of a fleet that are not there yet, with classes and devices; how many were made.
+
+    It ends early when somebody wants to stop.
+    """
     if not count:
         return 0
     known = {found.metadata.name: found.metadata.uid for found in (await client.list(Node)).items}
@@ -150,6 +153,8 @@ async def settle(client: Client, count: int, log: Log) -> int:
 
     async def work() -> None:
         for number in numbers:
+            if stop is not None and stop.is_set():
+                return
             name = f"node-{number}"
             uid = known.get(name) or (await client.create(node(number)))["metadata"]["uid"]
             owner = {"apiVersion": "v1", "kind": "Node", "name": name, "uid": uid}

@@ -65,12 +65,12 @@ class Up:
 
 
 @asynccontextmanager
-async def running(options: UpOptions) -> AsyncIterator[Up]:
-    """A cluster that works while the block lasts."""
+async def running(options: UpOptions, stop: asyncio.Event | None = None) -> AsyncIterator[Up]:
+    """A cluster that works while the block lasts; what takes long at its start ends early with `stop`."""
     log = options.server.log
     async with serving(options.server) as started:
         builder = _client(started.app, BUILDER, MASTERS)
-        made = await fleet.settle(builder, options.nodes, log)
+        made = await fleet.settle(builder, options.nodes, log, stop)
         app = started.app
         services = (
             Kept("scheduler", lambda: scheduler(_client(app, SCHEDULER), options.scheduler), log),
@@ -91,7 +91,7 @@ async def running(options: UpOptions) -> AsyncIterator[Up]:
 async def up(options: UpOptions, told: Callable[[Up], None]) -> None:
     """Run a cluster until somebody interrupts."""
     stop = stopped_by_signals()
-    async with running(options) as cluster:
+    async with running(options, stop) as cluster:
         if await _ready(cluster, stop):
             spare_the_lasting()
             told(cluster)
