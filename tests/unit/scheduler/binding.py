@@ -1,0 +1,121 @@
+"""A server for binders, as small as it can be, and scenes with claims on it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any, cast
+
+from msgspec.structs import replace
+
+from dray.api.core import Pod
+from dray.api.resource import AllocationResult, ResourceClaim
+from dray.claims.naming import FINALIZER
+from dray.client.caller import Habits
+from dray.client.client import Client
+from dray.client.failures import Conflict, NotFound
+from dray.placement.cycle import Placement
+from dray.placement.snapshot import Seat
+from dray.scheduler.bind import Binder
+from dray.scheduler.claimbook import ClaimBook
+from tests.contract.turned import Turned
+from tests.unit.placement.claimed import claim, having, wanting
+from tests.unit.placement.seats import node, seat
+
+GIVEN = having(claim(), "a/d0", where="a").status.allocation or AllocationResult()
+
+
+class Server:
+    """As much of a server, and of the client of it, as a binder needs."""
+
+    def __init__(self) -> None:
+        self.time = Turned()
+        self.habits = Habits(tempo=self.time.tempo)
+        self.claims: dict[str, ResourceClaim] = {}
+        self.bound: list[tuple[str, str]] = []
+        self.writes: list[ResourceClaim] = []
+        self.refusals: list[Exception] = []
+        self.pod: Pod | None = None
+        self.revision = 100
+
+    def put(self, new: ResourceClaim) -> ResourceClaim:
+        self.revision += 1
+        stored = replace(new, metadata=replace(new.metadata, resource_version=str(self.revision)))
+        self.claims[new.metadata.name] = stored
+        return stored
+
+    async def get(self, kind: type[Any], name: str, _namespace: str) -> Any:
+        if kind is Pod:
+            if self.pod is None:
+                raise NotFound(404, {})
+            return self.pod
+        if name not in self.claims:
+            raise NotFound(404, {})
+        return self.claims[name]
+
+    async def update_status(self, new: ResourceClaim) -> ResourceClaim:
+        return await self.amend(new, new)
+
+    async def amend(self, old: ResourceClaim, new: ResourceClaim, **_: str) -> ResourceClaim:
+        await asyncio.sleep(0)
+        if self.refusals:
+            raise self.refusals.pop(0)
+        known = self.claims.get(old.metadata.name)
+        if known is None:
+            raise NotFound(404, {})
+        if known.metadata.resource_version != old.metadata.resource_version:
+            raise Conflict(409, {"message": "the object has been modified"})
+        self.writes.append(new)
+        return self.put(new)
+
+    async def bind(self, pod: str, _namespace: str, node: str, *, uid: str) -> None:
+        assert uid
+        if self.refusals:
+            raise self.refusals.pop(0)
+        self.bound.append((pod, node))
+
+    def unknown_fields(self, _kind: object) -> frozenset[str]:
+        return frozenset()
+
+
+class Scene:
+    """A binder, its book, and a server with some claims."""
+
+    def __init__(self, *claims: ResourceClaim) -> None:
+        self.server = Server()
+        self.book = ClaimBook(lambda _before, _now: None)
+        self.binder = Binder(cast(Client, self.server), self.book, longest_wait=60.0)
+        for each in claims:
+            self.book.saw(self.server.put(each))
+
+    def known(self, name: str = "c") -> ResourceClaim:
+        found = self.book.get("ml", name)
+        assert found is not None
+        return found
+
+    def placed(self, pod: str = "p", *names: str, on: str = "a") -> Placement:
+        """A pod that goes to a node, with what is promised to its claims."""
+        claims = [self.known(name) for name in names or ("c",)]
+        for each in claims:
+            if each.status.allocation is None:
+                self.book.promise(each, GIVEN, f"uid-{pod}")
+            self.book.build_on(each, f"uid-{pod}")
+        return Placement(wanting(*claims, name=pod), self.seat(on))
+
+    def seat(self, name: str) -> Seat:
+        return seat(node(name))
+
+    async def bind(self, placement: Placement) -> None:
+        await self.binder.secure(placement)
+        await self.binder.bind(placement)
+
+
+def run(play: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    asyncio.run(play())
+
+
+PROTECTED = replace(claim(), metadata=replace(claim().metadata, finalizers=(FINALIZER,)))
+
+
+def users(found: ResourceClaim) -> list[str]:
+    return [each.name for each in found.status.reserved_for]
