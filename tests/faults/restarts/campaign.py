@@ -70,6 +70,10 @@ class Killed:
                 sys.executable, *self._arguments, stdout=lines, stderr=lines
             )
 
+    def tell(self, what: signal.Signals) -> None:
+        assert self._process is not None
+        self._process.send_signal(what)
+
     async def stop(self, how: signal.Signals = signal.SIGTERM) -> None:
         process, self._process = self._process, None
         if process is not None:
