@@ -21,7 +21,7 @@ from dray.api.resource import DeviceRequestAllocationResult, DeviceTaint, Resour
 from dray.claims import reservation
 
 NO_EXECUTE: Final = "NoExecute"
-_LONG_AGO: Final = datetime(1, 1, 1, tzinfo=UTC)
+LONG_AGO: Final = datetime(1, 1, 1, tzinfo=UTC)
 _NEVER: Final = datetime(9999, 1, 1, tzinfo=UTC)
 
 Place = tuple[str, str, str]
@@ -86,7 +86,7 @@ def endured_until(taint: DeviceTaint, result: DeviceRequestAllocationResult) -> 
 
 def _moment(text: str | None) -> datetime:
     """A time as objects write it; a taint without one was there always."""
-    return _LONG_AGO if text is None else datetime.fromisoformat(text.replace("Z", "+00:00")).astimezone(UTC)
+    return LONG_AGO if text is None else datetime.fromisoformat(text.replace("Z", "+00:00")).astimezone(UTC)
 
 
 def _after(since: datetime, seconds: int) -> datetime:

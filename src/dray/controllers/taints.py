@@ -17,7 +17,7 @@ from typing import Any, Final
 from dray.api.core import Pod
 from dray.api.resource import DeviceTaint, ResourceClaim, ResourceSlice
 from dray.claims import reservation
-from dray.claims.eviction import NO_EXECUTE, Eviction, Place, must_go
+from dray.claims.eviction import LONG_AGO, NO_EXECUTE, Eviction, Place, must_go
 from dray.client.changes import StrategicPatch
 from dray.client.client import Client, Deletion
 from dray.client.events import EventRecorder
@@ -119,9 +119,10 @@ class TaintController:
         if left > 0:
             self.queue.add_later(key, left)
             return
-        await self._evict(eviction)
-        self._metrics.count(measures.EVICTIONS)
-        self._metrics.observe(measures.EVICTION_SECONDS, -left)
+        if await self._evict(eviction):
+            self._metrics.count(measures.EVICTIONS)
+            if eviction.at.year > LONG_AGO.year:  # a taint without a time was always there
+                self._metrics.observe(measures.EVICTION_SECONDS, -left)
 
     def _judged(self, key: Key) -> Eviction | None:
         pod = self._sights.pods.get(key.name, key.namespace)
@@ -133,7 +134,8 @@ class TaintController:
         for taints in self._taints.get(place, {}).values():
             yield from taints
 
-    async def _evict(self, eviction: Eviction) -> None:
+    async def _evict(self, eviction: Eviction) -> bool:
+        """Delete a pod, saying why; False when it was gone already."""
         metadata = eviction.pod.metadata
         self._recorder.record(eviction.pod, TOLD, f"the pod is deleted: {eviction.why}", warning=True)
         condition = {
@@ -148,8 +150,9 @@ class TaintController:
             await self._client.patch(Pod, metadata.name, patch, metadata.namespace, subresource="status")
             await self._client.delete(Pod, metadata.name, metadata.namespace, Deletion(uid=metadata.uid))
         except (NotFound, Conflict):
-            return  # the pod is gone, or another one has its name
+            return False  # the pod is gone, or another one has its name
         self._log.info("a pod was evicted", pod=f"{metadata.namespace}/{metadata.name}", why=eviction.why)
+        return True
 
 
 def _places(claim: ResourceClaim) -> list[Place]:

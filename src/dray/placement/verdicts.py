@@ -40,10 +40,11 @@ class Verdict:
     """A plugin's no, for a node or for the whole cluster.
 
     `again` says that nothing has to change: the search was given up, or a write is on its way; the pod is
-    tried again after a while.
+    tried again after a while. `searched` says that devices were searched for, and `explain` can tell more.
     """
 
     plugin: str
     reason: str
     wakes: frozenset[Signal] = frozenset()
     again: bool = False
+    searched: bool = False

@@ -15,8 +15,6 @@ from dray.errors import AllocationFault
 from dray.explain import diagnose, of_fault, summary
 from dray.explain.diagnosis import Diagnosis
 from dray.placement.cycle import Refused, Unplaceable
-from dray.placement.plugins.devices import ELSEWHERE
-from dray.placement.subject import PLUGIN
 
 LONGEST: Final = 1024
 """Letters an event has room for."""
@@ -32,9 +30,8 @@ def why(unplaceable: Unplaceable, door: Admission, *, hints: int = 1) -> str:
         parts.append(summary(told))
     for refused in unplaceable.refused:
         verdict = refused.verdict
-        if told is not None and verdict.plugin == PLUGIN and not verdict.again and _is_search(verdict.reason):
-            continue
-        parts.append(_said(refused))
+        if told is None or not verdict.searched or verdict.again:
+            parts.append(_said(refused))
     return _line(parts)
 
 
@@ -56,12 +53,7 @@ def _line(parts: Sequence[str]) -> str:
 def diagnosis_of(unplaceable: Unplaceable, door: Admission, *, hints: int = 1) -> Diagnosis | None:
     """The story of the search on the nodes that devices alone keep from the pod; None when there are none."""
     subject, snapshot = unplaceable.subject, unplaceable.snapshot
-    names = [
-        name
-        for refused in unplaceable.refused
-        if refused.verdict.plugin == PLUGIN and _is_search(refused.verdict.reason)
-        for name in refused.nodes
-    ]
+    names = [name for refused in unplaceable.refused if refused.verdict.searched for name in refused.nodes]
     if not names or not subject.pending:
         return None
     nodes = [snapshot.nodes[name] for name in names]
@@ -77,7 +69,3 @@ def named(nodes: Sequence[str]) -> str:
     more = len(nodes) - SHOWN
     shown = ", ".join(nodes[:SHOWN])
     return f"{shown} and {more} more" if more > 0 else shown
-
-
-def _is_search(reason: str) -> bool:
-    return not reason.endswith(ELSEWHERE)

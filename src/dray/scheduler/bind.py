@@ -308,6 +308,7 @@ class Binder:
                     return
                 except Conflict as refused:
                     await self._read_again(claim, stored, refused)
+        raise Overtaken(f"claim {_named(claim)} changes faster than it can be written")
 
 
 def _named(claim: ResourceClaim) -> str:

@@ -19,7 +19,7 @@ from typing import Final
 from dray.allocator.admit import Admission
 from dray.allocator.allocate import outcome
 from dray.allocator.assemble import assemble
-from dray.allocator.beats import Ending, Exhausted, Faulted, GaveUp, Pick, Solved
+from dray.allocator.beats import Ending, Exhausted, GaveUp, Pick, Solved
 from dray.allocator.search import BUDGET
 from dray.allocator.stock import Shape
 from dray.allocator.wants import Ask, ask_of, named
@@ -41,7 +41,6 @@ MOST_GIVEN_UP: Final = 2
 """Searches that may be given up in a first cycle before the shapes that are left are not tried; one more with
 every attempt, so that hard shapes do not keep a pod from an easy one for ever."""
 MOST_PATIENCE: Final = 16
-ELSEWHERE: Final = "has its devices elsewhere"
 
 _DEVICES = Signal(Topic.DEVICES)
 _NODES = Signal(Topic.NODES)
@@ -119,7 +118,7 @@ class Devices:
             names = here if names is None else names & here
             if elsewhere is None:
                 wakes = frozenset({_claim_signal(claim), _NODES})
-                elsewhere = Verdict(self.name, f"claim {named(claim)} {ELSEWHERE}", wakes)
+                elsewhere = Verdict(self.name, f"claim {named(claim)} has its devices elsewhere", wakes)
         return names, elsewhere
 
     def _matching(self, where: NodeSelector, snapshot: Snapshot) -> frozenset[str]:
@@ -154,20 +153,28 @@ class _Trial:
         self._subject = subject
         self._snapshot = snapshot
         self._budget = BUDGET * min(2**subject.attempts, MOST_PATIENCE)
-        self._given_up: dict[Shape, GaveUp] = {}
+        self._endings: dict[Shape, Ending] = {}
+        """How the search ended in this cycle, whatever is forgotten elsewhere."""
+        self._given_up: list[GaveUp] = []
+        self._verdicts: dict[type, Verdict] = {}
 
     def filter(self, seat: Seat) -> Verdict | None:
         ending = self._ending(seat.likeness.shape)
         if isinstance(ending, Solved):
             return None
-        plugin, claims = self._plugin.name, self._called
-        if isinstance(ending, Exhausted):
-            return Verdict(plugin, f"no devices for {claims}", _wakes(self._subject))
+        verdict = self._verdicts.get(type(ending))
+        if verdict is None:
+            verdict = self._verdicts[type(ending)] = self._verdict(ending)
+        return verdict
+
+    def _verdict(self, ending: Ending) -> Verdict:
+        plugin, pending = self._plugin.name, self._subject.pending
+        claims = f"claim{'s' if len(pending) > 1 else ''} {', '.join(map(named, pending))}"
         if isinstance(ending, GaveUp):
             text = f"the search for devices for {claims} was given up; it is tried again, with more patience"
-            return Verdict(plugin, text, again=True)
-        assert isinstance(ending, Faulted)
-        return Verdict(plugin, f"a device cannot be judged for {claims}", _wakes(self._subject))
+            return Verdict(plugin, text, again=True, searched=True)
+        said = "no devices for" if isinstance(ending, Exhausted) else "a device cannot be judged for"
+        return Verdict(plugin, f"{said} {claims}", _wakes(self._subject), searched=True)
 
     def score(self, seat: Seat) -> int:
         ending = self._ending(seat.likeness.shape)
@@ -181,26 +188,23 @@ class _Trial:
         given = assemble(self._known.ask, view, ending.picks, new_share_id=self._plugin.new_share_id)
         return tuple(zip(self._subject.pending, given, strict=True))
 
-    @property
-    def _called(self) -> str:
-        pending = self._subject.pending
-        return f"claim{'s' if len(pending) > 1 else ''} {', '.join(map(named, pending))}"
-
     def _ending(self, shape: Shape) -> Ending:
-        endings = self._known.endings
-        ending: Ending | None = endings.get(shape) or self._given_up.get(shape)
-        if ending is not None:
-            return ending
-        if len(self._given_up) >= MOST_GIVEN_UP + self._subject.attempts:
-            return next(iter(self._given_up.values()))
+        known = self._endings.get(shape) or self._known.endings.get(shape)
+        if known is None and len(self._given_up) >= MOST_GIVEN_UP + self._subject.attempts:
+            known = self._given_up[0]
+        ending = known or self._searched(shape)
+        self._endings[shape] = ending
+        return ending
+
+    def _searched(self, shape: Shape) -> Ending:
         ending = outcome(self._known.ask, shape, self._budget)
         self._plugin.searches[type(ending).__name__] += 1
         if isinstance(ending, GaveUp):
-            self._given_up[shape] = ending
+            self._given_up.append(ending)
             return ending
-        if len(endings) >= MANY_SHAPES:
-            endings.clear()
-        endings[shape] = ending
+        if len(self._known.endings) >= MANY_SHAPES:
+            self._known.endings.clear()
+        self._known.endings[shape] = ending
         return ending
 
 
