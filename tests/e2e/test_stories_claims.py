@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
@@ -111,6 +112,25 @@ def test_a_pod_waits_for_a_template_and_a_class_that_come_later(stage: Stage) ->
     )
     where = stage.bound("early")
     assert stage.devices("later") == [f"g {where} gpu-0"]
+
+
+@req("K4816-024")
+def test_what_people_get_is_what_the_classes_of_their_cluster_select(stage: Stage) -> None:
+    stage.scenery("gpus")
+    classes: list[dict[str, Any]] = [
+        {"metadata": {"name": "anything"}},
+        {
+            "metadata": {"name": "one"},
+            "spec": {"selectors": [{"cel": {"expression": "device.driver == 'no'"}}]},
+        },
+    ]
+    for each in classes:
+        stage.make({"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", **each})
+        name = each["metadata"]["name"]
+        stage.make(claim(name, request("x", name)), pod(name, named(name)))
+    where = stage.bound("anything")
+    assert stage.devices("anything") == [f"x {where} gpu-0"]
+    assert "device.driver == 'no'" in stage.pending("one")
 
 
 def test_admin_access_looks_at_devices_that_others_use_and_is_for_marked_namespaces(stage: Stage) -> None:

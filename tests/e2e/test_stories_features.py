@@ -37,7 +37,7 @@ def gpus(where: str, *models: str) -> list[Document]:
 # --- KEP-4816: alternatives ---
 
 
-@req("K4816-001", "K4816-002", "K4816-063", "K4816-078", "K4816-112")
+@req("K4816-001", "K4816-002", "K4816-063", "K4816-078", "K4816-082", "K4816-112")
 def test_the_newest_model_that_is_free_or_two_of_an_old_one(stage: Stage) -> None:
     stage.scenery("generations")
     stage.make(*gpus("new", "g3"), *gpus("middle", "g2"), *gpus("old", "g1", "g1", "g1"))
@@ -125,6 +125,11 @@ def consumed(stage: Stage, name: str) -> list[tuple[str, str]]:
 @req("K5075-165")
 def test_pods_of_two_namespaces_share_a_card_until_it_is_full_and_take_what_comes_free(stage: Stage) -> None:
     stage.scenery("network")
+    devices = {
+        each["name"]: each for each in stage.kubectl.get("resourceslice", "node-a-nic")["spec"]["devices"]
+    }
+    assert devices["eth1"]["allowMultipleAllocations"] is True
+    assert devices["eth1"]["capacity"]["bandwidth"]["requestPolicy"]["default"] == "1Gi"
     other = stage.beside()
     stage.make(share("a", "8Gi"), pod("a", named("a")))
     assert stage.bound("a") == "node-a"
@@ -145,6 +150,33 @@ def test_pods_of_two_namespaces_share_a_card_until_it_is_full_and_take_what_come
     other.ends("b")
     assert stage.bound("d") == "node-a"
     assert consumed(stage, "d") == [("eth2", "3Gi")]
+
+
+@req("K5075-008")
+def test_a_pod_is_bound_when_its_share_is_ready(stage: Stage) -> None:
+    ready = {
+        "bindsToNode": True,
+        "bindingConditions": ["example.com/attached"],
+        "bindingFailureConditions": ["example.com/broken"],
+    }
+    card = {"name": "eth1", "allowMultipleAllocations": True, "capacity": {"bandwidth": {"value": "10Gi"}}}
+    stage.scenery("network")
+    published = stage.kubectl.get("resourceslice", "node-a-nic")
+    published["spec"]["devices"] = [card | ready]
+    stage.kubectl("replace", "-f", "-", given=published)
+    stage.make(share("a", "4Gi"), pod("p", named("a")))
+    until(lambda: "allocation" in stage.claim("a").get("status", {}), lambda: stage.claim("a"))
+    (result,) = stage.results("a")
+    assert (result["consumedCapacity"], stage.users("a")) == ({"bandwidth": "4Gi"}, ["p"])
+    assert "nodeName" not in stage.kubectl.get("pod", "p")["spec"]
+    place = {name: result[name] for name in ("driver", "pool", "device", "shareID")}
+    attached = {"type": "example.com/attached", "status": "True", "reason": "Attached", "message": ""}
+    attached["lastTransitionTime"] = "2026-01-01T00:00:00Z"
+    told = {"status": {"devices": [{**place, "conditions": [attached]}]}}
+    patch = ("patch", "resourceclaim", "a", "--subresource=status", "--type=merge", "-p", json.dumps(told))
+    stage.kubectl(*patch)
+    assert stage.bound("p") == "node-a"
+    assert stage.results("a") == [result]
 
 
 @req("K5075-005")
@@ -222,7 +254,7 @@ def test_the_manifests_of_the_proposal_of_shares(stage: Stage) -> None:
 # --- KEP-5491: lists ---
 
 
-@req("K5491-011", "K5491-028", "K5491-030", "K5491-035")
+@req("K5491-011", "K5491-028", "K5491-030", "K5491-034", "K5491-035")
 def test_a_cpu_a_gpu_and_a_card_on_one_root(stage: Stage) -> None:
     stage.scenery(SEEDS / "kep-5491-aligned-slices.yaml")
     stage.make(node("node-1"))
