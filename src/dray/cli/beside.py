@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -29,6 +30,12 @@ _OPTIONS = (
         default=True,
         show_default=True,
         help="Work only while holding the lease, so that others may stand by.",
+    ),
+    click.option(
+        "--lease",
+        default="",
+        metavar="NAME",
+        help="The lease to hold; another one for each scheduler of another name.",
     ),
     click.option(
         "--identity", default="", metavar="NAME", help="Who signs the lease; the host's name and a number."
@@ -64,8 +71,14 @@ def stay(
     from dray.cluster.alone import Place, alone
     from dray.cluster.components import Component, new_identity
 
+    rights = replace(rights, lease=chosen["lease"] or rights.lease)
     component = Component(
-        chosen["gates"], chosen["elect"], chosen["identity"] or new_identity(), chosen_log(chosen), **more
+        chosen["gates"],
+        chosen["elect"],
+        chosen["identity"] or new_identity(),
+        chosen_log(chosen),
+        lease=rights.lease,
+        **more,
     )
     place = Place(
         find_access(chosen["kubeconfig"], chosen["context"]),

@@ -44,6 +44,8 @@ class Component:
     log: Log = field(default_factory=silent)
     profile: Choices = field(default_factory=Choices)
     """How the scheduler judges nodes, and whose pods it takes."""
+    lease: str = ""
+    """The lease by which one of several leads; the usual one of the service when empty."""
     upkeep: bool = False
     """Whether the controllers do what `kube-controller-manager` does elsewhere."""
 
@@ -73,6 +75,7 @@ def controllers(client: Client, component: Component) -> Service:
         claim_keeping.Choices(
             identity=component.identity,
             elect=component.elect,
+            lease=component.lease or claim_keeping.LEASE,
             device_taints=component.gates.enabled("DRADeviceTaints"),
             upkeep=component.upkeep,
             log=component.log,
@@ -91,6 +94,7 @@ def scheduler(client: Client, component: Component) -> Service:
             placement=component.profile,
             claims=component.gates.enabled(_DRA),
             elect=component.elect,
+            lease=component.lease or choices.LEASE,
             log=component.log,
         ),
     )

@@ -40,6 +40,7 @@ class Choices:
 
     identity: str = NAME
     elect: bool = False
+    lease: str = LEASE
     timing: Timing = USUAL
     device_taints: bool = True
     """Whether taints of devices evict pods."""
@@ -91,7 +92,7 @@ class Controllers:
             await self._lead()
             return
         while True:
-            election = Election(self._way, LEASE, LEASE_NAMESPACE, choices.identity, choices.timing)
+            election = Election(self._way, choices.lease, LEASE_NAMESPACE, choices.identity, choices.timing)
             self._candidacy = election
             try:
                 await election.run(self._lead)
