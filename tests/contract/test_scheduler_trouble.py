@@ -83,11 +83,51 @@ async def test_schedulers_that_do_not_know_of_each_other_share_a_cluster(tmp_pat
             pods = await here.until(lambda: all_of(here, names), lambda found: nodes(found) == 8)
             held = [device for found in (await here.held()).values() for device in found]
             assert len(set(held)) == 8
+            for each in pods:
+                if each.spec.node_name:
+                    found = await here.claim_of(each.metadata.name)
+                    assert [used.uid for used in found.status.reserved_for] == [each.metadata.uid]
+                    assert devices_in(found)[0].startswith(f"{each.spec.node_name}/")
             bound = [each.metadata.name for each in pods if each.spec.node_name]
             await asyncio.gather(*(here.delete(name) for name in bound))
             await here.until_bound(*(name for name in names if name not in bound))
             for scheduler in (one, two):
                 await here.until(partial(promised, scheduler), lambda count: count == 0)
+
+
+async def test_who_is_overtaken_takes_back_only_what_was_its_own(tmp_path):
+    """Two schedulers try one pod: what the faster one wrote for it stays, whatever the slower one decided."""
+    async with place("inside", tmp_path) as here:
+        slow_client, slow_way = here.unruly()
+        fast_client, fast_way = here.unruly()
+        slow_way.before = writes = Door("PUT", "/resourceclaims/c/status", most=1)
+        fast_way.before = binds = Door("POST", "/pods/p/binding", most=1)
+        await here.cluster(2, devices=1)
+        await here.make(free("c"))
+        async with AsyncExitStack() as ends:
+            slow = await ends.enter_async_context(here.scheduling(slow_client))
+            await here.make(pod("p", by_name("c")))
+            await writes.reached.wait()
+            chosen = slow._overlay.claims.get("default", "c")
+            assert chosen is not None
+            (device,) = devices_in(chosen)
+            cordon = MergePatch({"spec": {"unschedulable": True}})
+            await here.client.patch(NODE, device.split("/")[0], cordon)
+            await ends.enter_async_context(here.scheduling(fast_client))
+            await binds.reached.wait()
+            before = await here.claim("c")
+            writes.open()
+            await here.until(partial(conflicts, slow), lambda count: count == 1)
+            await here.stays(lambda: here.claim("c"), 0.1)
+            binds.open()
+            (bound,) = await here.until_bound("p")
+            after = await here.claim("c")
+            assert devices_in(after) == devices_in(before) == [f"{bound.spec.node_name}/gpu-0"]
+            assert [each.uid for each in after.status.reserved_for] == [bound.metadata.uid]
+
+
+async def conflicts(scheduler: Scheduler) -> int:
+    return scheduler._binder.conflicts
 
 
 async def all_of(here: Place, names: list[str]) -> list[Any]:

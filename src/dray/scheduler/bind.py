@@ -69,6 +69,9 @@ class Binder:
         self._tempo = client.habits.tempo
         self._longest_wait = longest_wait
         self._turns: dict[str, _Turns] = {}
+        self._ours: set[tuple[str, str]] = set()
+        """Claims and pods that were reserved for each other by us, while these pods are on their way. What
+        another scheduler wrote for a pod that both of us try is not ours to take back."""
         self.conflicts = 0
         """Writes that met another version, or a ledger that objected; for metrics."""
 
@@ -158,6 +161,7 @@ class Binder:
                 stored = await self._protected(stored)
             new = self._reserved(stored, allocation, turns.joining.values())
             self._claims.saw(await self._put(stored, new))
+            self._ours.update((claim.metadata.uid, uid) for uid in _new_users(stored, new))
         except Conflict as refused:
             self.conflicts += 1
             await self._read_again(claim, stored, refused)
@@ -284,11 +288,18 @@ class Binder:
         pod = placement.subject.pod
         for claim in placement.subject.claims:
             stored = self._claims.stored(claim)
-            if stored is not None and reservation.is_reserved(stored, pod):
+            ours = (claim.metadata.uid, pod.metadata.uid) in self._ours
+            if ours and stored is not None and reservation.is_reserved(stored, pod):
                 try:
                     await self.release(claim, pod)
                 except (*TROUBLE, Overtaken):
                     continue  # the next attempt finds the claim reserved, and goes on from there
+
+    def settle(self, placement: Placement) -> None:
+        """A pod is on its way no longer, however it ended."""
+        self._ours -= {
+            (claim.metadata.uid, placement.subject.pod.metadata.uid) for claim in placement.subject.claims
+        }
 
     async def release(self, claim: ResourceClaim, pod: Pod) -> None:
         """Take the pod off one claim; when nobody else uses it, the devices go back."""
@@ -309,6 +320,10 @@ class Binder:
                 except Conflict as refused:
                     await self._read_again(claim, stored, refused)
         raise Overtaken(f"claim {_named(claim)} changes faster than it can be written")
+
+
+def _new_users(old: ResourceClaim, new: ResourceClaim) -> set[str]:
+    return {user.uid for user in new.status.reserved_for} - {user.uid for user in old.status.reserved_for}
 
 
 def _named(claim: ResourceClaim) -> str:

@@ -214,6 +214,7 @@ class Scheduler:
             await self._binder.read_again(placement)
             return self._failed(entry, uncertain)
         finally:
+            self._binder.settle(placement)
             for claim in placement.subject.claims:
                 claims.let_go(claim, entry.uid)
             if not bound and self._overlay.forget(pod):
