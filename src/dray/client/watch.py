@@ -80,6 +80,10 @@ class Lines:
 
     def feed(self, chunk: bytes) -> list[bytes]:
         """The lines that end in this chunk."""
+        if not self._length and chunk.endswith(b"\n") and len(chunk) <= self._longest:
+            # Most servers send whole lines, and most of the time one.
+            lines = chunk[:-1].split(b"\n")
+            return lines if all(lines) else [line for line in lines if line]
         pieces = chunk.split(b"\n")
         self._parts.append(pieces[0])
         self._length += len(pieces[0])

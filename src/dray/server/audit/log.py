@@ -81,6 +81,7 @@ class AuditLog:
     def __init__(self, path: Path, clock: Clock, settings: AuditSettings = AuditSettings()) -> None:  # noqa: B008
         self.path, self._clock, self._settings = path, clock, settings
         self._items: list[_Item] = []
+        self._later: list[bytes] = []
         self._busy = False
         self._careful_until = 0.0
         self._slow: deque[float] = deque(maxlen=SLOW_TIMES)
@@ -135,6 +136,10 @@ class AuditLog:
         if not certain and not self._may_note():
             return
         line = _ENCODER.encode(complete(request, outcome, self._clock.now()))
+        if request.tidy and self._is_clear():
+            # Whoever asks inside tells nobody outside before the end of this turn of the event loop.
+            self._put_off(line)
+            return
         if self._wrote(line):
             return
         # Only an answer that tells of a change waits: a denial changes nothing.
@@ -179,15 +184,33 @@ class AuditLog:
 
     def _wrote(self, line: bytes) -> bool:
         """Write a line at once, when nothing stands in its way; whether it was written."""
-        if self._items or self._busy or self.trouble or self._missing != self._told or self._is_careful():
+        if not self._is_clear():
             return False
-        if self._append([line]):
-            return False  # tried again, and told, on the longer way
-        self.written += 1
+        if not self._later:
+            if self._append([line]):
+                return False  # tried again, and told, on the longer way
+            self.written += 1
+            return True
+        lines, self._later = [*self._later, line], []
+        if self._append(lines):
+            self._items = [_Item(each, None) for each in lines[:-1]]
+            return False
+        self.written += len(lines)
         return True
+
+    def _is_clear(self) -> bool:
+        """Whether nothing stands in the way of a line."""
+        waits = self._items or self._busy or self.trouble or self._missing != self._told
+        return not waits and not self._is_careful()
 
     def _is_careful(self) -> bool:
         return self._clock.monotonic() < self._careful_until or self._file.full
+
+    def _put_off(self, line: bytes) -> None:
+        """Write a line with the next one, at the latest at the end of this turn of the event loop."""
+        self._later.append(line)
+        if len(self._later) == 1:
+            self._loop.call_soon(self._flush)
 
     def _put(self, item: _Item) -> None:
         """Queue a line until the end of this turn of the event loop."""
@@ -196,6 +219,9 @@ class AuditLog:
             self._loop.call_soon(self._flush)
 
     def _flush(self) -> None:
+        if self._later:
+            self._items = [*(_Item(line, None) for line in self._later), *self._items]
+            self._later = []
         if self._busy or not (self._items or self.trouble):
             return
         items, self._items = self._items, []
