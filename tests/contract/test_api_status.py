@@ -164,3 +164,12 @@ async def test_a_name_belongs_to_one_claim_of_both_paths() -> None:
         both = (("POST", path("resourceclaims"), claim("e")), ("POST", CLASSIC, _classic("e")))
         answers = await asyncio.gather(*(api.ask(*each) for each in both))
         assert sorted(said.code for said in answers) == [201, 409]
+
+
+async def test_a_pod_behind_gates_says_so_from_the_start() -> None:
+    async with serving() as api:
+        free, held = pod("free"), pod("held")
+        held["spec"]["schedulingGates"] = [{"name": "example.com/wait"}]
+        assert "conditions" not in (await api.create(free))["status"]
+        (said,) = (await api.create(held))["status"]["conditions"]
+        assert (said["type"], said["status"], said["reason"]) == ("PodScheduled", "False", "SchedulingGated")

@@ -64,6 +64,12 @@ def readiness(claim: ResourceClaim) -> Waits | Failed | None:
     return waits
 
 
+def why_not_ready(claim: ResourceClaim) -> str:
+    """What a claim that has its devices still waits for, in words; empty when they are ready."""
+    state = readiness(claim)
+    return "" if state is None else f"claim {claim.metadata.namespace}/{claim.metadata.name}: {state}"
+
+
 def _conditions(claim: ResourceClaim, result: DeviceRequestAllocationResult) -> dict[str, tuple[str, str]]:
     """What the driver reports of a device: status and message of each condition."""
     for reported in claim.status.devices:

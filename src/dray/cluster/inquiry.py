@@ -18,8 +18,9 @@ from dray.allocator.stock import Stock
 from dray.allocator.wants import named
 from dray.api.core import Node, Pod
 from dray.api.resource import ResourceClaim
+from dray.claims.binding import why_not_ready
 from dray.claims.naming import Name, name_of, recorded
-from dray.claims.reservation import ENDED
+from dray.claims.reservation import ENDED, is_reserved
 from dray.errors import AllocationFault
 from dray.explain import Diagnosis, NodeStory, Outcome, diagnose, of_fault, summary
 from dray.explain import Verdict as Answer
@@ -88,6 +89,10 @@ class Inquirer:
         subject = subject_of(pod, self._seen)
         if isinstance(subject, Verdict):
             return _plainly(pod, subject.reason)
+        unready = [why_not_ready(claim) for claim in subject.claims if is_reserved(claim, pod)]
+        if any(unready):
+            # It has its place already, and is bound as soon as its devices are ready.
+            return _plainly(pod, next(filter(None, unready)))
         return self._waiting(subject)
 
     def claim(self, name: Name) -> Inquiry:

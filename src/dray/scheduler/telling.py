@@ -27,7 +27,7 @@ from dray.placement.cycle import Unplaceable
 from dray.placement.subject import PLUGIN
 from dray.placement.verdicts import Verdict
 from dray.placement.words import briefly, why
-from dray.scheduler.entry import PENDING, Entry
+from dray.scheduler.entry import PENDING, Entry, Place
 
 PATIENCE: Final = 0.5
 """Seconds a pod has waited before it is explained."""
@@ -48,6 +48,8 @@ class _Untold:
     entry: Entry
     due: float
     refusal: Refusal
+    held: bool = False
+    """Whether it has its place, and waits there for devices: nobody is about to refuse or bind it."""
 
 
 class Teller:
@@ -68,13 +70,13 @@ class Teller:
         self.broken: Callable[[Entry, Exception], None] = lambda _entry, _why: None
         """Told of explanations that failed: people wait for words, and pods must not wait for people."""
 
-    def note(self, entry: Entry, refusal: Refusal) -> None:
-        """A pod was refused: it is explained soon, unless it gets its node before."""
+    def note(self, entry: Entry, refusal: Refusal, *, held: bool = False) -> None:
+        """A pod was refused, or is held up: it is explained soon, unless it gets its node before."""
         known = self._untold.get(entry.uid)
         if len(self._untold) >= MANY_UNTOLD and isinstance(refusal, Unplaceable):
             refusal = Verdict(PLUGIN, briefly(refusal))
         due = self._tempo.clock.monotonic() + PATIENCE if known is None else known.due
-        self._untold[entry.uid] = _Untold(entry, due, refusal)
+        self._untold[entry.uid] = _Untold(entry, due, refusal, held)
         self._news.set()
 
     def drop(self, uid: str) -> None:
@@ -94,7 +96,7 @@ class Teller:
                 await self._tempo.sleep(first.due - now)
                 continue
             self._untold.pop(first.entry.uid, None)
-            if first.entry.place in PENDING:
+            if first.entry.place in PENDING or (first.held and first.entry.place is Place.TRYING):
                 try:
                     await self._tell(first)
                 except Exception as broken:

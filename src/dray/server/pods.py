@@ -21,7 +21,19 @@ def born(pod: Document) -> Document:
     spec = complete.get("spec")
     if not isinstance(spec, dict):
         return pod
-    return {**complete, "status": {"phase": "Pending", "qosClass": _quality(spec)}}
+    status: Document = {"phase": "Pending", "qosClass": _quality(spec)}
+    if spec.get("schedulingGates"):
+        status["conditions"] = [_HELD_BACK]
+    return {**complete, "status": status}
+
+
+_HELD_BACK: Final[Document] = {
+    "type": "PodScheduled",
+    "status": "False",
+    "reason": "SchedulingGated",
+    "message": "Scheduling is blocked due to non-empty scheduling gates",
+}
+"""What a pod says that no scheduler looks at before its gates are gone; in the words of Kubernetes."""
 
 
 def filled(pod: Document) -> Document:

@@ -67,6 +67,19 @@ def test_what_the_scheduler_said_last_is_told_when_it_would_fit_now() -> None:
     )
 
 
+def test_a_pod_that_waits_for_its_devices_to_become_ready_is_told_which() -> None:
+    held = allocated(GPU, "node-a", "gpu-0", "node-a").replace(
+        "device: gpu-0}",
+        "device: gpu-0, bindingConditions: [attached], bindingFailureConditions: [broken]}",
+    )
+    held += "  reservedFor: [{resource: pods, name: p, uid: u}]\n"
+    waits = pod("p", claims="slow").replace("  name: p\n", "  name: p\n  uid: u\n")
+    inquiry = asked(claim("slow", "gpu", status=held) + waits, "p")
+    assert not inquiry.is_good
+    assert inquiry.summary == "claim default/slow: device gpu.example.com/node-a/gpu-0 waits for attached"
+    assert inquiry.headline == f"Pod default/p cannot run yet: {inquiry.summary}"
+
+
 def test_devices_are_explained_on_the_nodes_that_are_left() -> None:
     inquiry = asked(pod("p", claims="two", extra=asking("1")), "p")
     assert not inquiry.is_good

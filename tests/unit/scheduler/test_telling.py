@@ -100,6 +100,16 @@ def test_a_pod_is_told_when_it_has_waited_a_while() -> None:
     assert scene.entry.verdict == "no room"
 
 
+@pytest.mark.parametrize(("held", "told"), [(True, ["no room"]), (False, [])])
+def test_a_pod_that_is_being_tried_is_told_only_when_it_is_held_up_there(held: bool, told: list[str]) -> None:
+    async def play(scene: Scene) -> None:
+        scene.entry.place = Place.TRYING
+        scene.teller.note(scene.entry, NO, held=held)
+        await scene.time.turn(1)
+
+    assert played(play).recorded == told
+
+
 def test_the_last_refusal_counts_and_does_not_start_the_wait_anew() -> None:
     async def play(scene: Scene) -> None:
         scene.teller.note(scene.entry, NO)
