@@ -89,6 +89,7 @@ def _claims() -> dict[str, Document]:
 
 
 async def _furnish(cluster: Cluster) -> None:
+    """A node with devices for everything."""
     mark = {"metadata": {"labels": {"resource.kubernetes.io/admin-access": "true"}}}
     await cluster.patch("/api/v1/namespaces/default", mark)
     for driver in ("nic", "sick", "part", "order"):
@@ -96,6 +97,10 @@ async def _furnish(cluster: Cluster) -> None:
     for name in ("cpu", "card"):
         await cluster.make(device_class(name, f'device.driver == "{name}.example.com"'))
     await cluster.make(node("n"), _of(GPU), device_class("big", "false"), *_inventories())
+
+
+async def _use(cluster: Cluster) -> None:
+    """A pod for every feature."""
     for name, document in _claims().items():
         await cluster.make(document, pod(name, named(name)))
     for name in _claims():
@@ -107,6 +112,7 @@ async def test_whatever_gate_goes_allocations_stay_and_plain_claims_are_served(t
     again = Restarts(tmp_path)
     async with again.running() as cluster:
         await _furnish(cluster)
+        await _use(cluster)
         kept = await cluster.kept()
         assert len(kept) == len(_claims())
         assert await cluster.devices("ordered") == ["x b-0"]
@@ -122,6 +128,29 @@ async def test_whatever_gate_goes_allocations_stay_and_plain_claims_are_served(t
                 assert (await cluster.get("/dray/ledger"))["agrees"], (gate, where)
     async with again.running() as cluster:
         await cluster.are_kept(kept)
+
+
+@pytest.mark.parametrize(
+    ("gate", "name", "words"),
+    [
+        (ALTERNATIVES, "alternative", f"the {ALTERNATIVES} feature is disabled"),
+        ("DRAConsumableCapacity", "share", "the DRAConsumableCapacity feature is disabled"),
+        ("DRAAdminAccess", "watching", "the DRAAdminAccess feature is disabled"),
+        ("DRAListTypeAttributes", "aligned", "example.com/root"),
+        ("DRAPartitionableDevices", "partition", "part.example.com"),
+    ],
+)
+@req("K4816-088", "K5075-150", "K5491-039")
+async def test_what_the_scheduler_does_not_know_waits_with_a_reason_until_it_does(
+    tmp_path: Path, gate: str, name: str, words: str
+) -> None:
+    again = Restarts(tmp_path)
+    async with again.running(scheduler=off(gate)) as cluster:
+        await _furnish(cluster)
+        await cluster.make(_claims()[name], pod(name, named(name)))
+        await cluster.pending(name, words)
+    async with again.running() as cluster:
+        assert await cluster.bound(name) == "n"
 
 
 @req("K4816-106", "K4816-107", "K4816-108", "K4816-109")
