@@ -24,7 +24,7 @@ import msgspec
 from dray.api.core import Node, Pod
 from dray.api.resource import AllocationResult, ConsumerReference, ResourceClaim
 from dray.claims import reservation
-from dray.claims.binding import LONGEST_WAIT, Failed, minds_binding, readiness
+from dray.claims.binding import LONGEST_WAIT, Failed, minds_binding, readiness, why_not_ready
 from dray.claims.naming import FINALIZER
 from dray.client.caller import TROUBLE
 from dray.client.client import Client
@@ -46,6 +46,10 @@ class Overtaken(DrayError):  # noqa: N818 - what is the case
 
 class NotReady(Overtaken):
     """The devices are there and did not become ready; the message says which, and what they wait for."""
+
+
+class OutOfHand(Overtaken):
+    """The pod is gone or has a node: what was written for it stays."""
 
 
 @dataclass(slots=True)
@@ -82,10 +86,10 @@ class Binder:
             turns.news.set()
             turns.news = asyncio.Event()
 
-    async def secure(self, placement: Placement, waiting: Callable[[], None] = lambda: None) -> None:
+    async def secure(self, placement: Placement, waiting: Callable[[str], None] = lambda _why: None) -> None:
         """Give the claims their devices and wait until these are ready; raises when that fails.
 
-        `waiting` is told when they are not ready yet: that may take minutes.
+        `waiting` is told what they wait for when they are not ready yet: that may take minutes.
         """
         subject = placement.subject
         try:
@@ -93,6 +97,12 @@ class Binder:
                 await self._secure(claim, subject.pod, placement.node)
             for claim in subject.claims:
                 await self._await_devices(claim, waiting)
+        except NotReady:
+            # A scheduler that is no more may have reserved them: they are of no use to the pod all the same.
+            if not await self.is_out_of_hand(subject.pod):
+                self._ours.update((claim.metadata.uid, subject.pod.metadata.uid) for claim in subject.claims)
+            await self.undo(placement)
+            raise
         except (ApiError, Overtaken):
             await self.undo(placement)
             raise
@@ -105,19 +115,21 @@ class Binder:
                 pod.metadata.name, pod.metadata.namespace, node.metadata.name, uid=pod.metadata.uid
             )
         except ApiError as refused:
-            if not await self._is_out_of_hand(pod, refused):
-                await self.undo(placement)
+            if await self.is_out_of_hand(pod):
+                raise OutOfHand(refused.message) from None
+            await self.undo(placement)
             raise
 
-    async def _is_out_of_hand(self, pod: Pod, refused: ApiError) -> bool:
-        """Whether the pod is gone or has a node from somebody else: its claims are not ours to touch then."""
-        if isinstance(refused, Conflict):
-            try:
-                now = await self._client.get(Pod, pod.metadata.name, pod.metadata.namespace)
-            except TROUBLE:
-                return True
-            return now.metadata.uid != pod.metadata.uid or bool(now.spec.node_name)
-        return isinstance(refused, NotFound)
+    async def is_out_of_hand(self, pod: Pod) -> bool:
+        """Whether a pod is gone or has a node, from somebody else or by a write whose answer got lost.
+
+        The server itself is asked: what is taken from a pod that runs is given to another.
+        """
+        try:
+            now = await self._client.get(Pod, pod.metadata.name, pod.metadata.namespace)
+        except TROUBLE:
+            return True
+        return now.metadata.uid != pod.metadata.uid or bool(now.spec.node_name)
 
     # --- claims ---
 
@@ -248,7 +260,7 @@ class Binder:
 
     # --- binding conditions ---
 
-    async def _await_devices(self, claim: ResourceClaim, waiting: Callable[[], None]) -> None:
+    async def _await_devices(self, claim: ResourceClaim, waiting: Callable[[str], None]) -> None:
         """Wait until the devices of a claim are ready."""
         stored = self._claims.stored(claim)
         if stored is None or not minds_binding(stored):
@@ -263,13 +275,12 @@ class Binder:
                 if state is None:
                     return
                 left = began + self._longest_wait - self._tempo.clock.monotonic()
+                why = why_not_ready(stored)
                 if isinstance(state, Failed):
-                    raise NotReady(f"claim {_named(claim)}: {state}")
+                    raise NotReady(why)
                 if left <= 0:
-                    raise NotReady(
-                        f"claim {_named(claim)}: {state} for more than {self._longest_wait:g} seconds"
-                    )
-                waiting()
+                    raise NotReady(f"{why} for more than {self._longest_wait:g} seconds")
+                waiting(why)
                 await self._heard_of(turns.news, left)
 
     async def _heard_of(self, news: asyncio.Event, seconds: float) -> None:

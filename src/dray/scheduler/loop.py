@@ -30,7 +30,7 @@ from dray.placement.subject import PLUGIN, ClaimsSeen, Subject, subject_of
 from dray.placement.verdicts import Verdict
 from dray.scheduler import classic
 from dray.scheduler import metrics as measures
-from dray.scheduler.bind import Binder, NotReady, Overtaken
+from dray.scheduler.bind import Binder, NotReady, OutOfHand, Overtaken
 from dray.scheduler.choices import Choices
 from dray.scheduler.entry import Entry, Place
 from dray.scheduler.hints import DEVICES, ROOM
@@ -42,6 +42,8 @@ from dray.scheduler.telling import Refusal, Teller
 
 TIMED = 10
 """One cycle in so many is timed plugin by plugin."""
+UNCERTAIN = 500
+"""An answer from here on tells that something went wrong, and not that nothing was written."""
 TALKATIVE = 20
 """Attempts after which a pod waits out its backoff even for the answers of drivers: they do not agree."""
 
@@ -208,11 +210,12 @@ class Scheduler:
             await self._write(entry, placement, reserves)
             bound = True
             return self._told_bound(entry, placement)
-        except (ApiError, Overtaken) as failed:
+        except TROUBLE as failed:
+            if not isinstance(failed, ApiError) or failed.code >= UNCERTAIN:
+                await self._binder.read_again(placement)
             return self._failed(entry, failed)
-        except TROUBLE as uncertain:
-            await self._binder.read_again(placement)
-            return self._failed(entry, uncertain)
+        except Overtaken as failed:
+            return self._failed(entry, failed)
         finally:
             self._binder.settle(placement)
             for claim in placement.subject.claims:
@@ -226,8 +229,9 @@ class Scheduler:
         try:
             await self._secured(entry, placement)
             await self._binder.bind(placement)
-        except (ApiError, Overtaken):
-            await classic.unreserve(self._client, reserves)
+        except (ApiError, Overtaken) as failed:
+            if not isinstance(failed, OutOfHand):
+                await classic.unreserve(self._client, reserves)
             raise
 
     async def _secured(self, entry: Entry, placement: Placement) -> None:
@@ -235,11 +239,16 @@ class Scheduler:
         if not placement.subject.claims:
             return
         began = self._clock.monotonic()
-        await self._binder.secure(placement, waiting=lambda: self._step_aside(entry))
+        await self._binder.secure(placement, waiting=lambda why: self._held_up(entry, why))
         self.metrics.spent(PLUGIN, Phase.PRE_BIND, self._clock.monotonic() - began)
         if not self._overlay.has_node(placement.seat.name):
             await self._binder.undo(placement)
             raise Overtaken(f"node {placement.seat.name} is gone")
+
+    def _held_up(self, entry: Entry, why: str) -> None:
+        """The devices of a pod are not ready: it waits, says so, and keeps nobody from being written."""
+        self._step_aside(entry)
+        self._teller.note(entry, Verdict(PLUGIN, why), held=True)
 
     def _told_bound(self, entry: Entry, placement: Placement) -> Result:
         self.metrics.bound(entry, self._clock.monotonic())
@@ -280,6 +289,8 @@ class Scheduler:
         )
         if freed is None and not give_back:
             return self._park(entry, unplaceable, since)
+        if await self._binder.is_out_of_hand(entry.pod):
+            return self._failed(entry, OutOfHand("it is gone, or has a node; we have not seen it yet"))
         try:
             for action in give_back:
                 await classic.perform(self._client, action)

@@ -11,9 +11,9 @@ from dray.api.meta import Condition
 from dray.api.resource import AllocatedDeviceStatus, AllocationResult, ResourceClaim
 from dray.claims.naming import FINALIZER
 from dray.claims.reservation import consumer_of
-from dray.client.failures import Conflict, NotFound, Unreachable
+from dray.client.failures import Conflict, NotFound, ServerTimeout, Unreachable
 from dray.placement.cycle import Placement
-from dray.scheduler.bind import ATTEMPTS, NotReady, Overtaken
+from dray.scheduler.bind import ATTEMPTS, NotReady, OutOfHand, Overtaken
 from tests.unit.placement.claimed import claim, having, wanting
 from tests.unit.scheduler.binding import GIVEN, PROTECTED, Scene, run, users
 
@@ -189,7 +189,8 @@ def test_others_keep_what_they_share_with_one_that_fails() -> None:
 
 
 @pytest.mark.parametrize("pod", ["gone", "elsewhere", "another"])
-def test_claims_of_a_pod_that_is_out_of_our_hands_are_left_alone(pod: str) -> None:
+@pytest.mark.parametrize("refusal", [NotFound(404, {}), Conflict(409, {}), ServerTimeout(504, {})])
+def test_claims_of_a_pod_that_is_out_of_our_hands_are_left_alone(pod: str, refusal: Exception) -> None:
     async def play() -> None:
         scene = Scene(PROTECTED)
         placement = scene.placed()
@@ -199,8 +200,8 @@ def test_claims_of_a_pod_that_is_out_of_our_hands_are_left_alone(pod: str) -> No
         elif pod == "another":
             scene.server.pod = replace(mine, metadata=replace(mine.metadata, uid="new"))
         await scene.binder.secure(placement)
-        scene.server.refusals = [NotFound(404, {}) if pod == "gone" else Conflict(409, {})]
-        with pytest.raises((NotFound, Conflict)):
+        scene.server.refusals = [refusal]
+        with pytest.raises(OutOfHand):
             await scene.binder.bind(placement)
         assert users(scene.server.claims["c"]) == ["p"]
 
@@ -242,13 +243,14 @@ def saying(found: ResourceClaim, condition: str) -> ResourceClaim:
 
 async def waiting() -> tuple[Scene, asyncio.Task[None]]:
     """A pod that waits for its device."""
-    scene, told = Scene(PROTECTED), asyncio.Event()
+    scene, told = Scene(PROTECTED), asyncio.Queue[str]()
     scene.book.promise(scene.known(), slow(), "uid-p")
     placement = Placement(wanting(scene.known()), scene.seat("a"))
-    task = asyncio.create_task(scene.binder.secure(placement, told.set))
-    ready = asyncio.create_task(told.wait())
+    task = asyncio.create_task(scene.binder.secure(placement, told.put_nowait))
+    ready = asyncio.create_task(told.get())
     await asyncio.wait((ready, task), return_when=asyncio.FIRST_COMPLETED)
     assert not task.done(), task
+    assert ready.result().endswith(" waits for attached")
     await scene.server.time.turn(0)  # it sleeps now
     return scene, task
 
