@@ -141,7 +141,7 @@ _BIRTHS: Mapping[Named, Callable[[Document], Document]] = MappingProxyType(
 
 _GROWTHS: Mapping[Named, Callable[[Document, Document], Document]] = MappingProxyType(
     {
-        ("", "Pod"): lambda pod, before: pods.filled(pod),
+        ("", "Pod"): pods.grown,
         ("", "Namespace"): _namespace_later,
         ("", "Secret"): lambda secret, before: _secret(secret),
     }

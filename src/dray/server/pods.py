@@ -49,8 +49,25 @@ def filled(pod: Document) -> Document:
     return {**pod, "spec": complete}
 
 
+def grown(pod: Document, before: Document) -> Document:
+    """A pod that follows a stored one; whoever writes it anew need not know how important it is."""
+    spec, old = pod.get("spec"), before.get("spec")
+    if isinstance(spec, dict) and isinstance(old, dict):
+        rank = {name: old[name] for name in _RANK if name in old and spec.get(name) is None}
+        pod = {**pod, "spec": {**spec, **rank}} if rank else pod
+    return filled(pod)
+
+
+_RANK: Final = ("priority", "priorityClassName", "preemptionPolicy")
+
+
 def unsettled(pod: Document, before: Document) -> list[FieldError]:
     """What changes of a pod's spec although a node may run it already; only `binding` gives it a node."""
+    held = {_gate(gate) for gate in (before.get("spec") or {}).get("schedulingGates") or ()}
+    more = [gate for gate in (pod.get("spec") or {}).get("schedulingGates") or () if _gate(gate) not in held]
+    if more:
+        what = f"only deletion is allowed, but found new scheduling gate `{_gate(more[0])}`"
+        return [forbidden(ROOT.field("spec").field("schedulingGates"), what)]
     new, old = _fixed(pod), _fixed(before)
     changed = sorted(name for name in new.keys() | old.keys() if new.get(name) != old.get(name))
     if not changed:
@@ -58,6 +75,10 @@ def unsettled(pod: Document, before: Document) -> list[FieldError]:
     names = ", ".join(f"`{name}`" for name in changed)
     what = f"pod updates may not change fields other than {_FREE_TEXT}; this one changes {names}"
     return [forbidden(ROOT.field("spec"), what)]
+
+
+def _gate(gate: Any) -> str:
+    return str(gate.get("name")) if isinstance(gate, dict) else str(gate)
 
 
 def _fixed(pod: Document) -> Document:

@@ -24,6 +24,7 @@ from dray.server.call import Request
 from dray.server.drafts import Draft
 from dray.server.failures import already_exists, invalid, not_found
 from dray.server.held import Held, keeper
+from dray.server.importance import ranked
 from dray.server.intake import Taken, placed, taken, unreadable
 from dray.server.lives import MADE_BY_UPDATE, grown, has_status, named, newborn, unsettled
 from dray.server.patch import managed
@@ -87,7 +88,7 @@ class Writing:
         metadata = births.at_birth(
             kind, draft.metadata, name=name, namespace=namespace, uid=self.world.new_uid(), now=now
         )
-        draft = draft.with_metadata(metadata)
+        draft = ranked(draft.with_metadata(metadata), self.registry.cache)
         draft = self._readable(version, kind, lambda: newborn(draft)).filled(now)
         draft, dropped = draft.gated(self.world.gates, None)
         warnings += map(str, dropped)

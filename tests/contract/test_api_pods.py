@@ -1,0 +1,80 @@
+"""Pods through the API: what the server settles when they are made, and what of it stays."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.contract.api import MERGE, Api, path, serving
+from tests.contract.documents import pod
+
+
+def _class(name: str, value: int, **more: Any) -> dict[str, Any]:
+    row = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}}
+    return {**row, "value": value, **more}
+
+
+CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
+
+
+def _pod(name: str, **spec: Any) -> dict[str, Any]:
+    made = pod(name)
+    made["spec"].update(spec)
+    return made
+
+
+async def _rank(api: Api, made: dict[str, Any]) -> tuple[int, str | None]:
+    spec = (await api.create(made))["spec"]
+    return spec["priority"], spec.get("priorityClassName")
+
+
+async def test_a_pod_is_as_important_as_its_class_says() -> None:
+    async with serving() as api:
+        await api.create(_class("high", 1000, preemptionPolicy="Never"), CLASSES)
+        assert await _rank(api, _pod("a", priorityClassName="high")) == (1000, "high")
+        assert (await api.get(path("pods", "a")))["spec"]["preemptionPolicy"] == "Never"
+        assert await _rank(api, _pod("b")) == (0, None)
+        assert await _rank(api, _pod("c", priority=7)) == (7, None)
+        vital = "system-node-critical"
+        assert await _rank(api, _pod("d", priorityClassName=vital)) == (2_000_001_000, vital)
+        await api.create(_class("usual", 5, globalDefault=True), CLASSES)
+        assert await _rank(api, _pod("e")) == (5, "usual")
+
+
+@pytest.mark.parametrize(
+    ("spec", "why"),
+    [
+        ({"priorityClassName": "absent"}, "no PriorityClass with name absent was found"),
+        ({"priorityClassName": "high", "priority": 3}, "PriorityClass high stands for 1000"),
+    ],
+)
+async def test_a_pod_of_no_class_or_of_another_number_is_refused(spec: dict[str, Any], why: str) -> None:
+    async with serving() as api:
+        await api.create(_class("high", 1000), CLASSES)
+        answer = await api.ask("POST", path("pods"), _pod("a", **spec))
+        assert answer.code == 403
+        assert why in answer.message
+
+
+async def test_whoever_writes_a_pod_anew_need_not_know_its_number() -> None:
+    async with serving() as api:
+        await api.create(_class("high", 1000), CLASSES)
+        made = await api.create(_pod("a", priorityClassName="high"))
+        del made["spec"]["priority"]
+        made["metadata"]["labels"] = {"new": "label"}
+        await api.put(made, path("pods", "a"))
+        assert (await api.get(path("pods", "a")))["spec"]["priority"] == 1000
+
+
+async def test_gates_go_and_none_come_later() -> None:
+    async with serving() as api:
+        gates = [{"name": "example.com/a"}, {"name": "example.com/b"}]
+        await api.create(_pod("p", schedulingGates=gates))
+        place = path("pods", "p")
+        more = {"spec": {"schedulingGates": [*gates, {"name": "example.com/c"}]}}
+        answer = await api.ask("PATCH", place, more, headers={"content-type": MERGE})
+        assert answer.code == 422
+        assert "found new scheduling gate `example.com/c`" in answer.message
+        await api.patch(place, {"spec": {"schedulingGates": gates[1:]}})
+        assert (await api.get(place))["spec"]["schedulingGates"] == gates[1:]
