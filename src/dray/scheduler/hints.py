@@ -66,8 +66,12 @@ def _lets_more_in(old: Node, new: Node) -> bool:
     return (
         (old.spec.unschedulable and not new.spec.unschedulable)
         or any(taint not in new.spec.taints for taint in old.spec.taints)
-        or _grew(old.status.allocatable, new.status.allocatable)
+        or _grew(_gives(old), _gives(new))
     )
+
+
+def _gives(node: Node) -> Mapping[str, Quantity]:
+    return node.status.allocatable or node.status.capacity
 
 
 def _grew(old: Mapping[str, Quantity], new: Mapping[str, Quantity]) -> bool:

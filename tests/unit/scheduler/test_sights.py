@@ -78,6 +78,16 @@ def test_the_overlay_knows_of_a_node_before_the_queue_hears() -> None:
     assert not scene.overlay.has_node("a")
 
 
+def test_a_node_that_only_says_what_it_has_may_grow_too() -> None:
+    scene = Scene()
+    small, large = (
+        replace(bare, status=replace(bare.status, capacity=bare.status.allocatable, allocatable={}))
+        for bare in (node("a", {"cpu": "1"}), node("a", {"cpu": "2"}))
+    )
+    scene.see("nodes", small, large, small)
+    assert scene.signals() == [NODES, NODES]
+
+
 def test_a_claim_is_known_before_anybody_hears_and_its_binder_hears_of_its_end() -> None:
     scene = Scene()
     held = having(claim(), "a/d0", where="a")
