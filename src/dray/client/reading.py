@@ -104,9 +104,14 @@ class Reader:
                 pass
         return self._from_document(read_json(data))
 
+    @property
+    def takes_views(self) -> bool:
+        """Whether the struct of the internal version is all that is wanted."""
+        return self._internal and not self._whole
+
     def answer(self, reply: Reply) -> Any:
         """The object a server answered with."""
-        if reply.view is not None and self._internal and not self._whole:
+        if reply.view is not None and self.takes_views:
             return reply.view()
         return self.object(reply.body)
 

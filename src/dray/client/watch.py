@@ -14,6 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from dray.api.kinds import Kind
+from dray.api.told import Told
 from dray.client.client import Client
 from dray.client.failures import ClientError, WatchBroken
 from dray.client.places import EVERYTHING, Selection
@@ -56,6 +57,9 @@ async def watch(client: Client, span: Span) -> AsyncGenerator[Batch, None]:
     lines = Lines()
     async with opening as stream:
         async for chunk in stream.chunks:
+            if isinstance(chunk, Told) and reader.takes_views:
+                yield [Event(what, shown.view) for what, shown in chunk.events]
+                continue
             batch: Batch = []
             failed: ClientError | None = None
             for line in lines.feed(chunk):

@@ -143,6 +143,10 @@ class _Newest:
             self.teach(held, found)
         return found
 
+    def known(self, held: Held) -> Any:
+        """What was read of an object, if it was; None otherwise."""
+        return self._known.get(held)
+
     def teach(self, held: Held, found: Any) -> None:
         if len(held.value) <= LIGHT:
             if len(self._known) >= KEPT:
@@ -152,6 +156,16 @@ class _Newest:
 
 _view = _Newest(lambda held: decode_kept(held.kind, held.served))
 _metadata = _Newest(lambda held: _HEAD.decode(held.value).metadata)
+
+
+def gone(held: Held, revision: int) -> Held:
+    """The last state of an object, with the revision of its deletion."""
+    last = Held(held.kind, held.key, held.value, revision)
+    view = _view.known(held)
+    if view is not None and _view.known(last) is None:
+        metadata = replace(view.metadata, resource_version=str(revision))
+        _view.teach(last, replace(view, metadata=metadata))
+    return last
 
 
 def teach(held: Held, view: Any) -> None:

@@ -24,7 +24,7 @@ from dray.server.call import Request
 from dray.server.change import CREATE, DELETE, UPDATE, Change, Rule
 from dray.server.drafts import Draft
 from dray.server.failures import conflict, too_large, unavailable
-from dray.server.held import Held, keeper, key
+from dray.server.held import Held, gone, keeper, key
 from dray.server.limits import Limits
 from dray.store import Absent, Committed, Compare, Conflict, Delete, Put, Store, Unchanged, Write
 from dray.store.errors import OutcomeUnknown, StoreError, TooLarge
@@ -202,7 +202,7 @@ def _change(
 def _written(change: Change, place: bytes, value: bytes, revision: int, warnings: Sequence[str]) -> Written:
     if change.draft is None:
         assert change.old is not None
-        last = Held(change.kind, place, change.old.value, revision)
+        last = gone(change.old, revision)
         return Written(last, gone=True, warnings=tuple(warnings))
     held = Held(change.kind, place, value, revision)
     if revision:

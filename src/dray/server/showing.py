@@ -120,6 +120,11 @@ class Events:
             return None
         return self._kind.group, self._kind.name, self._request.call.version
 
+    @property
+    def as_kept(self) -> bool:
+        """Whether objects are shown just as they are kept."""
+        return self._form == PLAIN and is_kept_form(self._kind, self._request.call.version)
+
     def event(self, type_: str, held: Held) -> bytes:
         """One object that came, changed or went."""
         return b'{"type":"%s","object":%s}\n' % (type_.encode(), self._object(held))

@@ -16,10 +16,11 @@ from contextlib import aclosing
 from typing import Final
 
 from dray.api.kinds import Kind
+from dray.api.told import Told
 from dray.server.cache import Cache
 from dray.server.call import Request
 from dray.server.failures import bad_request, expired, invalid_options, unavailable, version_too_large
-from dray.server.held import Held, prefix
+from dray.server.held import Held, gone, prefix
 from dray.server.reading import NOT_OLDER, Reading, revision_of
 from dray.server.selectors import Choice, choice
 from dray.server.sharing import SharedLines
@@ -119,22 +120,28 @@ class Watching:
         known = None if shared is None else (batch.revision, *_before(batch), *shared)
         line = None if known is None else self._shared.find(known)
         if line is None:
-            line = b"".join([self._line(chosen, events, event) for event in batch.events])
+            said = [(event, *self._said(chosen, event)) for event in batch.events]
+            line = b"".join([self._line(events, *each) for each in said])
             if known is not None:
+                if events.as_kept:
+                    line = Told.of(line, [(what, held) for _, what, held in said if held is not None])
                 self._shared.keep(known, line)
         return line
 
-    def _line(self, chosen: Choice, events: Events, event: Event) -> Line:
+    @staticmethod
+    def _said(chosen: Choice, event: Event) -> tuple[str, Held | None]:
+        """What a change means to those who watch what was chosen; nothing, maybe."""
         now = None if event.entry is None else Held.of(event.entry)
         before = None if event.previous is None else Held.of(event.previous)
         if not chosen.everything:
             now = now if now is not None and chosen.takes(now) else None
             before = before if before is not None and chosen.takes(before) else None
         if now is not None:
-            type_, held = ("ADDED" if before is None else "MODIFIED"), now
-        elif before is not None:
-            type_, held = "DELETED", Held(before.kind, before.key, before.value, event.revision)
-        else:
+            return ("ADDED" if before is None else "MODIFIED"), now
+        return "DELETED", None if before is None else gone(before, event.revision)
+
+    def _line(self, events: Events, event: Event, type_: str, held: Held | None) -> Line:
+        if held is None:
             return b""
         form = events.shared
         if form is None:

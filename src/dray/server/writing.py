@@ -142,6 +142,8 @@ class Writing:
         errors = [*judge(draft.view, before.view), *(() if subresource else unsettled(draft, before))]
         if errors:
             raise invalid(kind, old.name, placed(kind, version, errors))
+        if _gone(draft):
+            return Remove()
         if fields is None:
             fields = managed.updated(
                 kind,
@@ -151,8 +153,6 @@ class Writing:
                 subresource=subresource,
             )
         draft = draft.with_owners(fields)
-        if _gone(draft):
-            return Remove()
         return Same() if draft.is_like(before) else Keep(draft)
 
     @staticmethod
