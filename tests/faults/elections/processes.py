@@ -1,14 +1,16 @@
 """R-18 with real processes: three schedulers stand by each other; the leader is killed or stopped.
 
-Pods come all the time. Who bound one is in the event of it, and in which order is in the pods' own revisions:
-a scheduler that was stopped and continues may not bind anything after another has begun.
+Pods come all the time. Every scheduler is a user of its own, so the audit log tells who wrote what, and in
+which order: one that was stopped and continues may not write anything after another has begun.
 """
 
 from __future__ import annotations
 
 import asyncio
 import itertools
+import json
 import signal
+import sys
 import time
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
@@ -19,13 +21,10 @@ from dray.client.client import Client
 from dray.client.http import Http
 from dray.client.kubeconfig import find_access
 from dray.client.leases import LEASE
-from dray.client.places import kind_called
 from tests.e2e.stage import node, pod
 from tests.faults.ledger.campaign import hosted
 from tests.faults.restarts.campaign import Killed
 
-POD = kind_called("Pod")
-EVENT = kind_called("Event")
 FAULTS = (signal.SIGKILL, signal.SIGSTOP)
 NAMES = ("s0", "s1", "s2")
 LONGEST = 90.0
@@ -37,8 +36,9 @@ class Tally:
 
     times: dict[str, list[float]] = field(default_factory=lambda: {fault.name: [] for fault in FAULTS})
     pods: int = 0
+    writes: int = 0
     order: list[str] = field(default_factory=list)
-    """Who bound pods, in the order of bindings, neighbours that are equal told once."""
+    """Whose writes succeeded, in the order of the server; neighbours that are equal are told once."""
 
     @property
     def returned(self) -> int:
@@ -54,7 +54,10 @@ class Tally:
             for name, each in self.times.items()
         )
         order = " ".join(self.order)
-        return f"real processes: {self.pods} pods bound by {order}; {times}; out of turn: {self.returned}"
+        return (
+            f"real processes: {self.pods} pods bound, {self.writes} writes by {order}; {times}; "
+            f"out of turn: {self.returned}"
+        )
 
 
 class Campaign:
@@ -64,6 +67,8 @@ class Campaign:
         self._folder = folder
         self._numbers = itertools.count(1)
         self._services: dict[str, Killed] = {}
+        self._names: set[str] = set()
+        self._done: set[str] = set()
         self.tally = Tally()
 
     async def run(self, fail_overs: int) -> Tally:
@@ -84,15 +89,17 @@ class Campaign:
             await asyncio.sleep(3)
             making.cancel()
             await asyncio.wait([making])
-            await self._read(client)
+            self._read()
         return self.tally
 
     async def _join(self, stack: AsyncExitStack, kubeconfig: str) -> None:
         name = f"s{next(self._numbers)}"
-        log = self._folder / f"{name}.log"
-        service = Killed("scheduler", kubeconfig, log, "--leader-elect", "--identity", name)
+        mine, log = self._folder / f"{name}.kubeconfig", self._folder / f"{name}.log"
+        mine.write_text(await _credentials(name, Path(kubeconfig).parent))
+        service = Killed("scheduler", str(mine), log, "--leader-elect", "--identity", name)
         await service.start()
         self._services[name] = service
+        self._names.add(name)
         stack.push_async_callback(self._ended, name)
 
     async def _ended(self, name: str) -> None:
@@ -129,30 +136,43 @@ class Campaign:
         """Wait until somebody else leads and binds."""
         end = time.monotonic() + LONGEST
         while time.monotonic() < end:
-            binders = await self._binders(client)
-            if binders and set(binders.values()) - {than, *self.tally.order}:
-                leader = await self._leader(client)
-                if leader != than:
-                    self.tally.order.append(leader)
-                    return
-            await asyncio.sleep(0.1)
+            if any(user != than and user not in self._done for user, _ in self._bindings()):
+                self._done.add(than)
+                return
+            await asyncio.sleep(0.2)
         raise AssertionError(f"nobody took over from `{than}`")
 
-    async def _binders(self, client: Client) -> dict[str, str]:
-        events = (await client.list(EVENT, "default")).items
-        return {
-            event["involvedObject"]["name"]: event["reportingInstance"]
-            for event in events
-            if event["reason"] == "Scheduled"
-        }
-
-    async def _read(self, client: Client) -> None:
-        """Who bound what, by the pods' own revisions."""
-        binders = await self._binders(client)
-        pods: list[Any] = [
-            each for each in (await client.list(POD, "default")).items if each["spec"].get("nodeName")
+    def _written(self) -> list[dict[str, Any]]:
+        """What schedulers wrote with success, in the order of the server; leases are for everybody."""
+        lines = (self._folder / "server" / "audit.log").read_text().splitlines()
+        found = [json.loads(line) for line in lines if '"event":"complete"' in line]
+        return [
+            line
+            for line in found
+            if line["user"] in self._names
+            and line["verb"] in ("create", "update", "patch", "delete")
+            and line["code"] < 300
+            and line["resource"] not in ("leases", "selfsubjectaccessreviews")
         ]
-        pods.sort(key=lambda each: int(each["metadata"]["resourceVersion"]))
-        order = [binders[each["metadata"]["name"]] for each in pods if each["metadata"]["name"] in binders]
-        self.tally.pods = len(order)
-        self.tally.order = [name for name, _ in itertools.groupby(order)]
+
+    def _bindings(self) -> list[tuple[str, str]]:
+        return [(str(each["user"]), str(each["name"])) for each in self._written() if _is_binding(each)]
+
+    def _read(self) -> None:
+        """Who wrote when."""
+        written = self._written()
+        self.tally.writes, self.tally.pods = len(written), len(self._bindings())
+        self.tally.order = [str(name) for name, _ in itertools.groupby(each["user"] for each in written)]
+
+
+def _is_binding(line: dict[str, Any]) -> bool:
+    return line.get("subresource") == "binding"
+
+
+async def _credentials(user: str, directory: Path) -> str:
+    arguments = ("-m", "dray", "server", "credentials", user, "--group", "system:masters")
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, *arguments, "--data-dir", str(directory), stdout=asyncio.subprocess.PIPE
+    )
+    told, _ = await process.communicate()
+    return told.decode()
