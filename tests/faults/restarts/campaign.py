@@ -19,7 +19,7 @@ from dray.client.http import Http
 from dray.client.kubeconfig import find_access
 from tests.faults.ledger.campaign import hosted
 from tests.faults.restarts.churn import Churn
-from tests.faults.restarts.order import disorder
+from tests.faults.restarts.order import OVER, disorder
 
 SERVICES = ("scheduler", "controller")
 GRACE = 60.0
@@ -139,8 +139,9 @@ class Campaign:
                 break
             await asyncio.sleep(0.25)
         self.tally.settled = time.monotonic() - began
-        self.tally.bound = sum(bool(pod.spec.node_name) for pod in pods)
-        self.tally.pending = len(pods) - self.tally.bound
+        alive = [pod for pod in pods if pod.status.phase not in OVER]
+        self.tally.bound = sum(bool(pod.spec.node_name) for pod in alive)
+        self.tally.pending = len(alive) - self.tally.bound
 
     async def _empty(self, client: Client) -> None:
         """Wait until nothing is left."""
