@@ -73,7 +73,7 @@ def render_text(diagnosis: Diagnosis, width: int = WIDTH, *, paint: Paint = _unp
 
 
 def summary(diagnosis: Diagnosis) -> str:
-    """One line for an event: the headline without its subject, the closest nodes, a hint if there is room."""
+    """One line for an event: the headline without its subject, a hint, and the nodes there is room for."""
     verdict = diagnosis.verdict
     if verdict is Verdict.FITS:
         story = diagnosis.stories[0]
@@ -87,11 +87,14 @@ def summary(diagnosis: Diagnosis) -> str:
         for entry in entries(diagnosis):
             who = joined(entry.nodes, 2)
             parts.append(f"{who}: {', '.join(str(line) for line in entry.lines)}")
-    text = _within(parts, SUMMARY)
-    for hint in diagnosis.hints[:1]:
-        helped = f"{text}; hint: {hint_text(hint)}"
-        text = helped if len(helped) <= SUMMARY else text
-    return text
+    helped = [f"; hint: {hint_text(hint)}" for hint in diagnosis.hints[:1]]
+    # What would help is worth more than a second group of nodes; without the first nobody understands it.
+    closest = parts if len(parts) < 3 else [*parts[:2], "…"]
+    for hint in helped:
+        for told in (parts, closest):
+            if len("; ".join(told)) + len(hint) <= SUMMARY:
+                return "; ".join(told) + hint
+    return _within(parts, SUMMARY)
 
 
 def _within(parts: Sequence[str], room: int) -> str:

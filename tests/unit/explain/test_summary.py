@@ -46,7 +46,7 @@ def test_it_says(name, expected):
     assert summary(SITUATIONS[name]()) == expected
 
 
-def test_what_does_not_fit_is_left_out_from_the_end():
+def test_other_nodes_are_left_out_before_what_would_help():
     cluster = Cluster()
     for i in range(9):
         cluster.node(f"a-node-with-a-long-name-{i}", "\n".join(f"gpu-{j} held=ml/old" for j in range(i + 2)))
@@ -54,6 +54,16 @@ def test_what_does_not_fit_is_left_out_from_the_end():
     assert line.startswith(
         "no node can satisfy claim ml/gpus; a-node-with-a-long-name-0: of 2 devices: 2 in use"
     )
+    assert "; …; hint: giving back claim ml/old " in line
+    assert len(line) <= 256
+
+
+def test_what_does_not_fit_is_left_out_from_the_end():
+    cluster = Cluster()
+    for i in range(9):
+        cluster.node(f"node-{'x' * 60}-{i}", "\n".join(f"gpu-{j} held=ml/old" for j in range(i + 2)))
+    line = summary(cluster.ask(claim(request())))
+    assert line.startswith("no node can satisfy claim ml/gpus; node-x")
     assert line.endswith("; …")
     assert len(line) <= 256
 
