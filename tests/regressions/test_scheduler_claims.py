@@ -59,7 +59,7 @@ async def test_s12_a_claim_that_was_recorded_lets_its_pod_be_tried(tmp_path):
     async with place(WAY, tmp_path) as here, here.scheduling():
         await here.cluster(1, devices=1)
         waiting = await here.make(asks(exactly()), pod("p", by_template()))
-        await here.until_refused("p", "entry gpu: its claim has not been made from the template yet")
+        await here.until_refused("p", "entry gpu: its claim has not been made from template t yet")
         made = claim("p-gpu-x", ownerReferences=[owner(waiting, controller=True)])
         made["metadata"]["annotations"] = {ENTRY_ANNOTATION: "gpu"}
         await here.make(made)

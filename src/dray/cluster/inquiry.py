@@ -88,12 +88,19 @@ class Inquirer:
             return _plainly(pod, f"it is held back by scheduling gates: {gates}")
         subject = subject_of(pod, self._seen)
         if isinstance(subject, Verdict):
-            return _plainly(pod, subject.reason)
+            return replace(_plainly(pod, subject.reason), remarks=tuple(self._missing(pod)))
         unready = [why_not_ready(claim) for claim in subject.claims if is_reserved(claim, pod)]
         if any(unready):
             # It has its place already, and is bound as soon as its devices are ready.
             return _plainly(pod, next(filter(None, unready)))
         return self._waiting(subject)
+
+    def _missing(self, pod: Pod) -> Iterable[str]:
+        """What a pod names and nobody made."""
+        there = {name_of(each.metadata) for each in self._bundle.templates}
+        for name in dict.fromkeys(entry.resource_claim_template_name for entry in pod.spec.resource_claims):
+            if name is not None and (pod.metadata.namespace, name) not in there:
+                yield f"ResourceClaimTemplate {name} does not exist"
 
     def claim(self, name: Name) -> Inquiry:
         """What a claim has, or could have."""

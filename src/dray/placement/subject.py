@@ -78,7 +78,8 @@ def _resolved(
         return _usable(pod, entry.resource_claim_name, seen, made=False)
     known, name = naming.recorded(pod, entry)
     if not known:
-        text = f"entry {entry.name}: its claim has not been made from the template yet"
+        template = entry.resource_claim_template_name
+        text = f"entry {entry.name}: its claim has not been made from template {template} yet"
         return Verdict(PLUGIN, text, frozenset({Signal(Topic.POD, _full(pod, pod.metadata.name))}))
     return None if name is None else _usable(pod, name, seen, made=True)
 

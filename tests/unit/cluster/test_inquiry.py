@@ -147,7 +147,7 @@ def test_devices_that_a_claim_has_elsewhere_leave_nodes_out() -> None:
     ("text", "why"),
     [
         (pod("p", claims="nope"), "claim default/nope does not exist"),
-        (pod("p", templates="t"), "entry t: its claim has not been made from the template yet"),
+        (pod("p", templates="t"), "entry t: its claim has not been made from template t yet"),
         (
             pod("p", extra="  schedulingGates: [{name: a}, {name: b}]\n"),
             "it is held back by scheduling gates: a, b",
@@ -159,6 +159,8 @@ def test_what_is_missing_before_any_node_is_looked_at(text: str, why: str) -> No
     assert not inquiry.is_good
     assert inquiry.headline == f"Pod default/p cannot run yet: {why}"
     assert inquiry.summary == why
+    missing = ("ResourceClaimTemplate t does not exist",) if "template t" in why else ()
+    assert inquiry.remarks == missing
 
 
 CLASSIC = """

@@ -76,7 +76,7 @@ def test_a_claim_that_is_not_there_is_waited_for() -> None:
 def test_a_template_whose_claim_is_not_recorded_waits_for_the_pod() -> None:
     found = subject_of(pod(resourceClaims=[made("gpu")]), seen(claim("p-gpu"), claim("gpu")))
     assert why(found, Signal(Topic.POD, "ns/p")) == (
-        "entry gpu: its claim has not been made from the template yet"
+        "entry gpu: its claim has not been made from template t yet"
     )
 
 
