@@ -11,7 +11,6 @@ be newer than we are.
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -30,9 +29,6 @@ _MISFITS = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, Arithmetic
 
 ADDED, MODIFIED, DELETED, BOOKMARK, ERROR = "ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR"
 _CHANGES = frozenset({ADDED, MODIFIED, DELETED})
-
-FEW = 64
-"""Lines of one kind that are remembered; watchers of one process read the same within moments."""
 
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 
@@ -91,7 +87,6 @@ class Reader:
         self._object = decoder_of(shape)
         self._listing = decoder_of(Listing[shape])
         self._event = decoder_of(Event[shape])
-        self._recent = None if self._whole else _recent(kind, version)
 
     def object(self, data: bytes) -> Any:
         """One object."""
@@ -136,15 +131,10 @@ class Reader:
 
     def event(self, line: bytes) -> Event[Any] | Bookmark:
         """A line of a watch; raises the failure that an ERROR tells, and `WatchBroken` for anything else."""
-        recent = self._recent
-        if recent is not None and line in recent:
-            return recent[line]
         if self._internal:
             try:
                 event: Event[Any] = self._event.decode(line)
                 if event.type in _CHANGES and (self._whole or self._ours(event.object)):
-                    if recent is not None:
-                        _remember(recent, line, event)
                     return event
             except _MISFITS:
                 pass
@@ -180,33 +170,6 @@ class Reader:
             raise DecodeError(f"expected {self.kind.qualified_name}, got {decoded.kind.qualified_name}")
         self.unknown.update(str(field.path) for field in decoded.unknown)
         return decoded.object
-
-
-@lru_cache(maxsize=256)
-def _recent(kind: Kind, version: str) -> dict[bytes, Event[Any]]:
-    """Lines read a moment ago, for whoever else in this process watches the same."""
-    return {}
-
-
-def _remember(recent: dict[bytes, Event[Any]], line: bytes, event: Event[Any]) -> None:
-    if len(recent) >= FEW:
-        del recent[next(iter(recent))]
-    recent[line] = event
-
-
-class _Head(msgspec.Struct):
-    kind: str = ""
-
-
-_HEAD = msgspec.json.Decoder(_Head)
-
-
-def is_status(data: bytes) -> bool:
-    """Whether a server told how it went instead of showing an object."""
-    try:
-        return _HEAD.decode(data).kind == "Status"
-    except msgspec.MsgspecError:
-        return False
 
 
 def _bookmark(obj: Any) -> Bookmark:
