@@ -203,8 +203,8 @@ class Cache:
         return len(self._waiting)
 
     def watch(self, place: bytes, after: int, bookmarks: float | None) -> AsyncGenerator[Batch, None]:
-        """Every change under a prefix after a revision."""
-        return self.hub.watch(self, place, after, bookmarks)
+        """Every change under a prefix after a revision; those that follow each other closely come at once."""
+        return self.hub.watch(self, place, after, bookmarks, together=True)
 
     async def check_readable(self, revision: int) -> None:
         if revision > self.revision:

@@ -24,6 +24,8 @@ from dray.store.base import BUFFERED_BYTES, BUFFERED_EVENTS, FIRST_REVISION, Bat
 from dray.store.errors import Closed, SlowWatcher
 
 SLASH = b"/"
+TOGETHER = 100
+"""So many events are joined to one batch, about."""
 FOLDERS = 4096
 """Of so many folders it is remembered who watches them."""
 
@@ -97,6 +99,19 @@ class Buffer:
         self._bytes -= _weight(batch)
         self.handed_out = batch.revision
         return batch
+
+    def joined(self, batch: Batch) -> Batch:
+        """A batch with what waits behind it, as far as that is no more than anybody takes at once."""
+        if not self._waiting:
+            return batch
+        events = list(batch.events)
+        while self._waiting and len(events) < TOGETHER:
+            batch = self._waiting.popleft()
+            self._events -= len(batch.events)
+            self._bytes -= _weight(batch)
+            events += batch.events
+        self.handed_out = batch.revision
+        return Batch(batch.revision, tuple(events))
 
     def _too_slow(self) -> SlowWatcher:
         if self._events > self._limit:
@@ -189,9 +204,15 @@ class Hub:
             await waiting
 
     async def watch(
-        self, history: History, prefix: bytes, after: int, bookmarks: float | None
+        self,
+        history: History,
+        prefix: bytes,
+        after: int,
+        bookmarks: float | None,
+        *,
+        together: bool = False,
     ) -> AsyncGenerator[Batch, None]:
-        """The past after `after`, then the present."""
+        """The past after `after`, then the present; `together` joins batches that wait behind each other."""
         cursor = max(after, FIRST_REVISION)
         await history.check_readable(cursor)
         while cursor < self.revision:
@@ -210,7 +231,7 @@ class Hub:
                 if live is None:
                     yield Batch(max(cursor, self.revision))
                 elif live.revision > cursor:
-                    yield live
+                    yield buffer.joined(live) if together else live
         finally:
             buffer.forget_alarm()
             self.leave(buffer, prefix)
