@@ -172,6 +172,21 @@ class Reader:
         return decoded.object
 
 
+class _Head(msgspec.Struct):
+    kind: str = ""
+
+
+_HEAD = msgspec.json.Decoder(_Head)
+
+
+def is_status(data: bytes) -> bool:
+    """Whether a server told how it went instead of showing an object."""
+    try:
+        return _HEAD.decode(data).kind == "Status"
+    except msgspec.MsgspecError:
+        return False
+
+
 def _bookmark(obj: Any) -> Bookmark:
     try:
         metadata = obj["metadata"]
