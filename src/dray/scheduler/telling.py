@@ -113,7 +113,12 @@ class Teller:
                     untold.entry.pod, "FailedScheduling", text, warning=True, action="Scheduling"
                 )
         except TROUBLE:
-            return  # it is told with the next refusal
+            self._try_later(untold)
+
+    def _try_later(self, untold: _Untold) -> None:
+        """Nobody heard it: say it again in a while, unless the pod was refused anew by then."""
+        untold.due = self._tempo.clock.monotonic() + PATIENCE
+        self._untold.setdefault(untold.entry.uid, untold)
 
     def words(self, refusal: Refusal) -> str:
         """A refusal as people read it."""
@@ -121,7 +126,7 @@ class Teller:
 
     async def _written(self, pod: Pod, text: str) -> bool:
         """The condition of the pod; False when it says so already, or the pod has a node or is gone."""
-        for _ in range(3):
+        for left in reversed(range(3)):
             now = self._latest(pod)
             if now is None or now.metadata.uid != pod.metadata.uid or now.spec.node_name:
                 return False
@@ -136,6 +141,8 @@ class Teller:
                 )
                 return True
             except Conflict:
+                if not left:
+                    raise
                 await self._tempo.sleep(0.05)  # the watch brings the newer version
             except NotFound:
                 return False

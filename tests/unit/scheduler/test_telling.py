@@ -176,15 +176,26 @@ def test_a_newer_version_is_waited_for() -> None:
     assert written["metadata"]["resourceVersion"] == "8"
 
 
-@pytest.mark.parametrize("failure", [NotFound(404, {}), Unreachable("no answer"), Conflict(409, {})])
-def test_a_failure_is_told_with_the_next_refusal(failure: Exception) -> None:
+@pytest.mark.parametrize("failure", [Unreachable("no answer"), Conflict(409, {})])
+def test_what_nobody_heard_is_said_again(failure: Exception) -> None:
     async def play(scene: Scene) -> None:
-        scene.failures = [failure] * 3
+        scene.failures = [failure] * 4
         scene.teller.note(scene.entry, NO)
-        for _ in range(4):
-            await scene.time.turn(1)
+        await scene.time.turn(PATIENCE)
         assert scene.recorded == []
-        scene.failures = []
+        for _ in range(40):
+            await scene.time.turn(0.1)
+
+    assert played(play).recorded == ["no room"]
+
+
+def test_a_pod_that_was_not_there_is_told_with_its_next_refusal() -> None:
+    async def play(scene: Scene) -> None:
+        scene.failures = [NotFound(404, {})]
+        scene.teller.note(scene.entry, NO)
+        for _ in range(40):
+            await scene.time.turn(0.1)
+        assert scene.recorded == []
         scene.teller.note(scene.entry, NO)
         await scene.time.turn(1)
 
