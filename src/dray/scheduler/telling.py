@@ -21,7 +21,7 @@ from dray.client.caller import TROUBLE
 from dray.client.changes import StrategicPatch
 from dray.client.client import POD, Client
 from dray.client.events import EventRecorder
-from dray.client.failures import Conflict, NotFound
+from dray.client.failures import ApiError, Conflict, NotFound
 from dray.clock import timestamp
 from dray.placement.cycle import Unplaceable
 from dray.placement.subject import PLUGIN
@@ -35,6 +35,8 @@ RESTS: Final = 4
 """How many times as long as an explanation took nobody explains anything."""
 MANY_UNTOLD: Final = 256
 """Beyond so many the others are told briefly: a whole refusal keeps a photograph of the cluster alive."""
+BROKEN: Final = 500
+"""An answer from here on may be another one in a while."""
 UNSCHEDULABLE: Final = "Unschedulable"
 CONDITION: Final = "PodScheduled"
 
@@ -112,12 +114,15 @@ class Teller:
                 self._recorder.record(
                     untold.entry.pod, "FailedScheduling", text, warning=True, action="Scheduling"
                 )
-        except TROUBLE:
-            self._try_later(untold)
+        except TROUBLE as failed:
+            # Who may not write conditions may not in a while either.
+            if not isinstance(failed, ApiError) or isinstance(failed, Conflict) or failed.code >= BROKEN:
+                self._try_later(untold, text)
 
-    def _try_later(self, untold: _Untold) -> None:
+    def _try_later(self, untold: _Untold, text: str) -> None:
         """Nobody heard it: say it again in a while, unless the pod was refused anew by then."""
         untold.due = self._tempo.clock.monotonic() + PATIENCE
+        untold.refusal = Verdict(PLUGIN, text)
         self._untold.setdefault(untold.entry.uid, untold)
 
     def words(self, refusal: Refusal) -> str:

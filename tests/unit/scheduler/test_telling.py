@@ -14,7 +14,7 @@ from dray.client.caller import Habits
 from dray.client.changes import StrategicPatch
 from dray.client.client import Client
 from dray.client.events import EventRecorder
-from dray.client.failures import Conflict, NotFound, Unreachable
+from dray.client.failures import Conflict, Forbidden, NotFound, ServerTimeout, Unreachable
 from dray.placement.cycle import Unplaceable, place
 from dray.placement.verdicts import Verdict
 from dray.placement.words import briefly, why
@@ -176,7 +176,7 @@ def test_a_newer_version_is_waited_for() -> None:
     assert written["metadata"]["resourceVersion"] == "8"
 
 
-@pytest.mark.parametrize("failure", [Unreachable("no answer"), Conflict(409, {})])
+@pytest.mark.parametrize("failure", [Unreachable("no answer"), Conflict(409, {}), ServerTimeout(504, {})])
 def test_what_nobody_heard_is_said_again(failure: Exception) -> None:
     async def play(scene: Scene) -> None:
         scene.failures = [failure] * 4
@@ -189,9 +189,10 @@ def test_what_nobody_heard_is_said_again(failure: Exception) -> None:
     assert played(play).recorded == ["no room"]
 
 
-def test_a_pod_that_was_not_there_is_told_with_its_next_refusal() -> None:
+@pytest.mark.parametrize("failure", [NotFound(404, {}), Forbidden(403, {})])
+def test_what_may_not_be_said_is_said_with_the_next_refusal(failure: Exception) -> None:
     async def play(scene: Scene) -> None:
-        scene.failures = [NotFound(404, {})]
+        scene.failures = [failure]
         scene.teller.note(scene.entry, NO)
         for _ in range(40):
             await scene.time.turn(0.1)
