@@ -13,6 +13,7 @@ from dray.scheduler.entry import Entry
 from tests.contract.controlled import EVENT, POD, by_name, by_template, pod
 from tests.contract.documents import allocation
 from tests.contract.scheduled import (
+    NODE,
     Place,
     asks,
     attribute,
@@ -218,3 +219,20 @@ async def test_what_a_pod_is_told_is_said_once_in_condition_and_event(way, tmp_p
 
 async def attempts(entry: Entry) -> int:
     return entry.attempts
+
+
+@pytest.mark.parametrize("shared", [False, True])
+async def test_devices_that_keep_their_only_pod_from_every_node_are_given_back(tmp_path, shared):
+    """The node they are on is closed; they go back unless somebody else uses them."""
+    async with place("inside", tmp_path) as here, here.scheduling():
+        await here.cluster(2, devices=1)
+        await here.make(asks(exactly(), name="c", made=False), pod("other", schedulerName="another"))
+        await here.allocate("c", *(["other"] if shared else []))
+        await here.client.patch(NODE, "node-a", MergePatch({"spec": {"unschedulable": True}}))
+        await here.make(pod("p", by_name("c")))
+        if shared:
+            await here.until_refused("p", "node-b: claim default/c has its devices elsewhere")
+            assert devices_in(await here.stays(lambda: here.claim("c"))) == ["node-a/gpu-0"]
+        else:
+            assert (await here.until_bound("p"))[0].spec.node_name == "node-b"
+            assert devices_in(await here.claim("c")) == ["node-b/gpu-0"]
