@@ -132,7 +132,8 @@ def test_waits_after_failures_grow_up_to_a_longest_and_are_counted():
         async def then() -> None:
             bench.queue.add("a")
             await settled()
-            wait, waits = FIRST_WAIT, []
+            wait = FIRST_WAIT
+            waits: list[float] = []
             while len(waits) < 14:
                 bench.clock.advance(wait - 0.01)
                 bench.queue.add_due()

@@ -29,7 +29,7 @@ def classic(name: str = "c", *, mode: str = "Delayed", deleted: bool = False, **
 
 def allocated(name: str = "c", node: str = "", *, users: tuple[str, ...] = (), **more: Any) -> ClassicClaim:
     """A claim that its driver allocated, available on one node or everywhere."""
-    reach = {"availableOnNodes": for_node(node).document()} if node else {}
+    reach: dict[str, Any] = {"availableOnNodes": for_node(node).document()} if node else {}
     entries = [{"apiVersion": "v1", "kind": "Pod", "name": uid, "uid": uid} for uid in users]
     return classic(name, phase="Allocated", reservedFor=entries, **reach, **more)
 
