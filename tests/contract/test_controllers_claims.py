@@ -6,17 +6,19 @@ It runs with the rights of its own role and no others, over every transport wher
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from dray.api.classic import ClassicClaim
 from dray.api.resource import ResourceClaim
+from dray.claims.actions import RecordClaims
 from dray.claims.naming import ENTRY_ANNOTATION, FINALIZER
-from dray.client.changes import MergePatch
-from dray.client.failures import NotFound
+from dray.client.changes import MergePatch, StrategicPatch
+from dray.client.failures import Conflict, NotFound
 from dray.client.places import kind_called
 from dray.cluster.control import ServerOptions, serving
+from dray.controllers.performing import Performer
 from dray.gates import GateSet
 from tests.contract.controlled import POD, World, by_name, by_template, claim, pod, template, world
 from tests.contract.documents import request
@@ -279,3 +281,17 @@ async def test_users_of_a_classic_claim_that_are_gone_are_taken_off(tmp_path):
         await here.delete("q")
         left = await here.until(lambda: classic(here), lambda found: len(found.status.reserved_for) == 1)
         assert (left.status.reserved_for[0].name, left.status.phase) == ("p", "Allocated")
+
+
+async def test_what_another_controller_recorded_stays(tmp_path):
+    async with world(WAY, tmp_path) as here:
+        await here.make(template("t"), pod("p", by_template()))
+        seen = await here.pod("p")
+        first = StrategicPatch(
+            {"status": {"resourceClaimStatuses": [{"name": "gpu", "resourceClaimName": "a"}]}}
+        )
+        await here.client.patch(POD, "p", first, "default", subresource="status")
+        performer = Performer(here.client, *[cast(Any, None)] * 3)
+        with pytest.raises(Conflict):
+            await performer.perform(RecordClaims(seen, (("gpu", "b"),)))
+        assert await here.until_recorded("p") == {"gpu": "a"}

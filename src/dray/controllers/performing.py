@@ -169,19 +169,21 @@ class Performer:
         return False
 
     async def _record(self, action: RecordClaims) -> None:
-        """Tell a pod which claims it has: all of them in one write, and no entry is ever taken away."""
+        """Tell a pod which claims it has: all of them in one write, and no entry is ever taken away.
+
+        What somebody else recorded meanwhile stays: the pod may be on its node already, with that claim.
+        """
         metadata = action.pod.metadata
         statuses = [
             {"name": entry, "resourceClaimName": name} if name is not None else {"name": entry}
             for entry, name in action.names
         ]
-        patch = StrategicPatch(
-            {"metadata": {"uid": metadata.uid}, "status": {"resourceClaimStatuses": statuses}}
-        )
+        pins = {"uid": metadata.uid, "resourceVersion": metadata.resource_version}
+        patch = StrategicPatch({"metadata": pins, "status": {"resourceClaimStatuses": statuses}})
         try:
             pod = await self.client.patch(Pod, metadata.name, patch, metadata.namespace, subresource="status")
-        except (NotFound, Conflict):
-            return  # the pod is gone, or another one has its name
+        except NotFound:
+            return
         self._written[metadata.uid] = int(pod["metadata"]["resourceVersion"])
 
     # --- claims ---
