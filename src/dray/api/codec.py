@@ -139,9 +139,18 @@ def decode_kept(kind: Kind, data: bytes) -> Any:
 def view_of(kind: Kind, document: Mapping[str, Any]) -> Any:
     """The struct of a document of an open kind in the internal version, made of what was read as JSON."""
     try:
-        return _decoder(kind.type).decode(ENCODER.encode(versions.tidied(kind, document)))
+        return _decoder(kind.type).decode(_tidied_text(kind, document)[1])
     except (msgspec.MsgspecError, TypeError, ValueError, ArithmeticError):
         return decode_document(document).object
+
+
+def _tidied_text(kind: Kind, document: Mapping[str, Any]) -> tuple[Mapping[str, Any], bytes]:
+    """A document in today's spellings, and its text, which tells quickly whether there is anything to do."""
+    text = ENCODER.encode(document)
+    if kind.name != "Pod" or not any(old in text for old in _OLD_SPELLINGS):
+        return document, text
+    tidied = versions.tidied(kind, document)
+    return tidied, text if tidied is document else ENCODER.encode(tidied)
 
 
 def decode_document(document: Any, *, sound: bool = False) -> Decoded:
@@ -157,15 +166,15 @@ def decode_document(document: Any, *, sound: bool = False) -> Decoded:
         raise _unreadable(kind, version, strange)
     shape = versions.shape_of(kind, version)
     kept = document if kind.open else None
-    given = versions.tidied(kind, document)
     try:
-        obj = _decoder(shape).decode(ENCODER.encode(given))
+        given, text = _tidied_text(kind, document)
+        obj = _decoder(shape).decode(text)
         if version != kind.version:
             obj = _decoder(kind.type).decode(ENCODER.encode(versions.up(kind, version, given)))
         return Decoded(kind, version, obj, (), kept)
     except (msgspec.MsgspecError, TypeError, ValueError, ArithmeticError):
         pass  # the careful way says what is wrong, completely
-    fitted, found = examine(given, shape)
+    fitted, found = examine(versions.tidied(kind, document), shape)
     if found.wrong:
         raise _unreadable(kind, version, found.wrong)
     obj = _decoder(kind.type).decode(write_json(versions.up(kind, version, fitted)))

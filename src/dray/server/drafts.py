@@ -210,7 +210,11 @@ class Draft:
         if self._written is not None:
             written = None if other is None else other.document.get("status")
             if self.kind.open:
-                return self.with_field("status", written)
+                draft = self.with_field("status", written)
+                if other is not None and other._view is not None and "status" in _parts(self.kind):
+                    # Both were read before; what is put together of them need not be.
+                    draft._view = replace(self.view, status=other._view.status)
+                return draft
         fresh = _unborn(self.kind).status if other is None else other.view.status
         if self._document is None and fresh is self.view.status:
             return self

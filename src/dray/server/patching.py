@@ -37,20 +37,20 @@ class Patching:
         """Change a stored object; an apply creates it when it is absent."""
         call, patch = request.call, parsed_patch(request)
         warnings: list[str] = []
-        mode = strictness(request)
-        if request.content_type == APPLY_PATCH:
+        mode, content_type = strictness(request), request.content_type
+        if content_type == APPLY_PATCH:
             _check_apply(request)
 
         def decide(old: Held | None) -> Wanted:
             warnings.clear()
-            if request.content_type == APPLY_PATCH:
+            if content_type == APPLY_PATCH:
                 return self._applied(request, (kind, version), patch, old, warnings)
             if old is None:
                 raise not_found(kind, call.name)
             document = outward(kind, version, old.document)
-            patched = _patched(kind, request.content_type, document, patch)
             # Operations may nest what they move; a merge is no deeper than what is merged.
-            sound = request.content_type != JSON_PATCH and surely_json(request.body)
+            sound = content_type != JSON_PATCH and surely_json(request.body)
+            patched = _patched(kind, content_type, document, patch, sound)
             made = understood(kind, version, patched, mode, sound=sound)
             warnings[:] = made.warnings
             births.check_preconditions(kind, old, made.draft.metadata)
@@ -112,15 +112,15 @@ def _check_apply(request: Request) -> None:
         )
 
 
-def _patched(kind: Kind, content_type: str, document: Mapping[str, Any], patch: Any) -> Any:
+def _patched(kind: Kind, content_type: str, document: Mapping[str, Any], patch: Any, shallow: bool) -> Any:
     try:
         if content_type == JSON_PATCH:
             return jsonpatch.apply(document, patch)
         if not isinstance(patch, dict):
             raise bad_request("a merge patch must be an object, for example `{}`")
         if content_type == MERGE_PATCH:
-            return merge.apply(document, patch)
-        return strategic.apply(kind, document, patch)
+            return merge.apply(document, patch, shallow=shallow)
+        return strategic.apply(kind, document, patch, shallow=shallow)
     except PatchError as wrong:
         raise _refused(wrong) from None
 

@@ -11,11 +11,15 @@ from dray.server.patch.limits import check_depth
 Document = dict[str, Any]
 
 
-def apply(document: Mapping[str, Any], patch: Any) -> Document:
-    """The document after the patch; the parts that did not change are shared with the old one."""
+def apply(document: Mapping[str, Any], patch: Any, *, shallow: bool = False) -> Document:
+    """The document after the patch; the parts that did not change are shared with the old one.
+
+    A patch that is known to be `shallow` is not looked through for how deep it is.
+    """
     if not isinstance(patch, dict):
         raise malformed("a merge patch is a JSON object; for a list of operations use JSON patch")
-    check_depth(patch)
+    if not shallow:
+        check_depth(patch)
     return _merged(document, patch)
 
 

@@ -30,11 +30,15 @@ _ORDER: Final = "$setElementOrder/"
 _KNOWN: Final = ("replace", "delete", "merge")
 
 
-def apply(kind: Kind, document: Mapping[str, Any], patch: Any) -> Document:
-    """The document after the patch; raises `PatchError` when it does not fit."""
+def apply(kind: Kind, document: Mapping[str, Any], patch: Any, *, shallow: bool = False) -> Document:
+    """The document after the patch; raises `PatchError` when it does not fit.
+
+    A patch that is known to be `shallow` is not looked through for how deep it is.
+    """
     if not isinstance(patch, dict):
         raise malformed("a strategic merge patch is a JSON object")
-    check_depth(patch)
+    if not shallow:
+        check_depth(patch)
     return _map(structure_of(kind), dict(document), patch)
 
 
