@@ -3,6 +3,7 @@
 #   make PYTHON=python3.12 test      another interpreter (remove .venv first)
 #   make CORPUS=some/dir test        another reference corpus for tests/corpus
 #   make PYTEST_ARGS='-k quantity' pytest
+#   make JOBS=0 test                 the tests in one process; otherwise in as many as there are processors
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -21,6 +22,7 @@ PYTHON ?= $(shell for p in python3 python3.11 python3.12 python3.13 python3.14 p
 UV ?= uv
 CORPUS ?=
 PYTEST_ARGS ?=
+JOBS ?= auto
 FUZZ_INPUTS ?= 200000
 FAULTS ?= *
 
@@ -78,7 +80,7 @@ types: $(READY) ## mypy, strict on src
 
 .PHONY: pytest
 pytest: $(READY) ## The tests alone
-	@$(PY) -m pytest $(if $(CORPUS),--corpus=$(CORPUS)) $(PYTEST_ARGS)
+	@$(PY) -m pytest -n $(JOBS) --dist loadfile $(if $(CORPUS),--corpus=$(CORPUS)) $(PYTEST_ARGS)
 
 .PHONY: format
 format: $(READY) ## Let ruff repair what it can

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -58,6 +59,21 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     from_tests = frozenset(reqs.ids_of(marker.args) for marker in markers)
     from_scenes = reqs.named_in_scenes(ROOT / "tests" / "scenes")
     session.config.stash[NAMED] = frozenset[str]().union(*from_tests, from_scenes)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """A process that ran a part of the tests hands on what all of them name."""
+    output = getattr(session.config, "workeroutput", None)
+    if output is not None:
+        output["named"] = sorted(session.config.stash[NAMED])
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Every process collects everything, so any of them knows all names."""
+    named = getattr(node, "workeroutput", {}).get("named")
+    if named is not None:
+        node.config.stash[NAMED] = frozenset(named)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

@@ -54,7 +54,9 @@ GOOD = [
 
 
 @pytest.mark.parametrize(
-    ("rule", "name"), [(rule, name) for rule, good in GOOD for name in good], ids=lambda x: str(x)[:30]
+    ("rule", "name"),
+    [(rule, name) for rule, good in GOOD for name in good],
+    ids=lambda x: getattr(x, "__name__", str(x))[:30],
 )
 def test_good_names_have_no_faults(rule, name):
     assert rule(name) == ()
