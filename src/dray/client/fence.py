@@ -2,7 +2,8 @@
 
 Theory of operation: a leader that was suspended wakes up with work half done. Its term is over by then, but
 whoever does the work learns of it only when it is cancelled, some writes later. So the question is asked
-again at the last moment before each write. And a write that was sent arrives, whether or not anybody still
+again at the last moment before each write; a transport that has to open a connection first asks once more
+when it has one. And a write that was sent arrives, whether or not anybody still
 waits for it: whoever is cancelled waits a little for the answer, so that a lease is given back only when
 nothing is on the way any more.
 """
@@ -12,11 +13,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
+from contextvars import ContextVar
 from typing import Final
 
 from dray.client.failures import OutOfOffice
 from dray.client.transport import LONGEST_CALL, Reply, Request, Stream, Transport
 
+NOT_SENT: Final = "was not sent: another may lead now"
+STILL_ALLOWED: Final[ContextVar[Callable[[], bool] | None]] = ContextVar("still_allowed", default=None)
+"""What to ask before a write leaves, when much may have happened since it was begun; None is always yes."""
 LAST_WAIT: Final = 5.0
 """Seconds that somebody who was told to stop waits for the answer to its last write."""
 
@@ -34,10 +39,12 @@ class Fence:
 
     async def request(self, request: Request, *, timeout: float = LONGEST_CALL) -> Reply:
         if request.method != "GET" and not self._allowed():
-            raise OutOfOffice(f"{request.method} {request.path} was not sent: another may lead now")
+            raise OutOfOffice(f"{request.method} {request.path} {NOT_SENT}")
         if request.method == "GET":
             return await self._transport.request(request, timeout=timeout)
+        before = STILL_ALLOWED.set(self._allowed)
         sending = asyncio.ensure_future(self._transport.request(request, timeout=timeout))
+        STILL_ALLOWED.reset(before)
         try:
             return await asyncio.shield(sending)
         except asyncio.CancelledError:

@@ -16,14 +16,15 @@ import ssl
 import tempfile
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from typing import Final
+from typing import Any, Final
 from urllib.parse import urlencode
 
 import aiohttp
 from yarl import URL
 
 from dray.client.access import Access, AccessError, Proof
-from dray.client.failures import Unreachable
+from dray.client.failures import OutOfOffice, Unreachable
+from dray.client.fence import NOT_SENT, STILL_ALLOWED
 from dray.client.transport import LONGEST_CALL, Reply, Request, Stream
 
 CONNECTIONS: Final = 512
@@ -33,6 +34,20 @@ READ_BUFFER: Final = 256 * 1024
 LONGEST_HEADER: Final = 64 * 1024
 _ALIVE: Final = {"TCP_KEEPIDLE": 15, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 30_000}
 """A server whose machine is gone says nothing; the kernel notices after half a minute (where it can)."""
+
+
+class _Connector(aiohttp.TCPConnector):
+    """Connections that take nothing that is not allowed any more: to open one takes time."""
+
+    async def connect(
+        self, req: aiohttp.ClientRequest, traces: list[Any], timeout: aiohttp.ClientTimeout
+    ) -> aiohttp.connector.Connection:
+        connection = await super().connect(req, traces, timeout)
+        allowed = STILL_ALLOWED.get()
+        if allowed is not None and not allowed():
+            connection.release()
+            raise OutOfOffice(f"{req.method} {req.url.path} {NOT_SENT}")
+        return connection
 
 
 class Http:
@@ -127,7 +142,7 @@ class Http:
     def _opened(self) -> aiohttp.ClientSession:
         if self._session is None:
             self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(
+                connector=_Connector(
                     limit=self._connections, keepalive_timeout=IDLE_SECONDS, socket_factory=opened_socket
                 ),
                 cookie_jar=aiohttp.DummyCookieJar(),

@@ -9,7 +9,7 @@ from typing import cast
 import pytest
 
 from dray.client.failures import OutOfOffice
-from dray.client.fence import Fence
+from dray.client.fence import STILL_ALLOWED, Fence
 from dray.client.transport import LONGEST_CALL, Reply, Request, Stream
 
 
@@ -76,3 +76,26 @@ def test_whoever_is_told_to_stop_waits_for_the_answer_to_its_last_write() -> Non
 
     asyncio.run(work())
     assert events == ["sent", "arrived", "stopped"]
+
+
+def test_a_transport_that_took_its_time_is_told_whether_it_may_still_send() -> None:
+    office, asked = [True], []
+
+    class Opening(Line):
+        async def request(self, request: Request, *, timeout: float = LONGEST_CALL) -> Reply:
+            await asyncio.sleep(0)  # a connection is opened
+            allowed = STILL_ALLOWED.get()
+            asked.append(allowed is None or allowed())
+            return Reply(200, {})
+
+    async def work() -> None:
+        fence = Fence(Opening(), lambda: office[0])
+        await fence.request(Request("GET", "/x"))
+        writing = asyncio.create_task(fence.request(Request("POST", "/x")))
+        await asyncio.sleep(0)
+        office[0] = False
+        await writing
+        assert STILL_ALLOWED.get() is None
+
+    asyncio.run(work())
+    assert asked == [True, False]

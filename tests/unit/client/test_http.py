@@ -11,7 +11,8 @@ import pytest
 import uvicorn
 
 from dray.client.access import Access, AccessError, Fixed, Proof
-from dray.client.failures import Unreachable
+from dray.client.failures import OutOfOffice, Unreachable
+from dray.client.fence import Fence
 from dray.client.http import Http, opened_socket
 from dray.client.transport import Request
 from tests.unit.client.certificates import Authority
@@ -93,6 +94,16 @@ async def test_connections_are_kept():
         for _ in range(5):
             await transport.request(Request("GET", "/x"))
     assert len(ports) == 1
+
+
+async def test_a_write_that_is_not_allowed_any_more_when_the_connection_is_there_is_not_sent():
+    api, answers = FakeApi(), iter((True, False))
+    async with serving(api) as port, reaching(Access(f"http://127.0.0.1:{port}")) as transport:
+        with pytest.raises(OutOfOffice, match="POST /x was not sent"):
+            await Fence(transport, lambda: next(answers)).request(Request("POST", "/x", body=b"{}"))
+        assert api.asked == []
+        api.answer("POST", "/x", Told(b"made", 201))
+        assert (await Fence(transport, lambda: True).request(Request("POST", "/x", body=b"{}"))).code == 201
 
 
 def test_a_machine_that_is_gone_is_noticed_by_the_kernel():
