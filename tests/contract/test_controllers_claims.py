@@ -18,6 +18,7 @@ from dray.client.changes import MergePatch, StrategicPatch
 from dray.client.failures import Conflict, NotFound
 from dray.client.places import kind_called
 from dray.cluster.control import ServerOptions, serving
+from dray.controllers.controllers import Controllers
 from dray.controllers.performing import Performer
 from dray.gates import GateSet
 from tests.contract.controlled import POD, World, by_name, by_template, claim, pod, template, world
@@ -161,6 +162,15 @@ async def test_devices_that_were_given_to_nobody_go_back_when_nobody_wants_them(
         await here.until(lambda: free(here, "c"))
 
 
+async def failures(controllers: Controllers) -> float:
+    (line,) = [
+        each
+        for each in controllers.metrics.render().decode().splitlines()
+        if each.startswith("resourceclaim_controller_create_failures_total ")
+    ]
+    return float(line.rpartition(" ")[2])
+
+
 @pytest.mark.req("K3063-170", "K4816-114", "K3063-178")
 async def test_a_claim_that_cannot_be_made_is_told_and_tried_again(tmp_path):
     quota = {
@@ -174,6 +184,9 @@ async def test_a_claim_that_cannot_be_made_is_told_and_tried_again(tmp_path):
         told = await here.until(lambda: here.told("FailedResourceClaimCreation"))
         assert "entry gpu: the claim cannot be created: " in told[0]
         assert "exceeded quota: few" in told[0]
+        # It is tried again and again under names that nobody asked for, and said once.
+        await here.until(lambda: failures(controllers), lambda count: count > 3)
+        assert len(await here.told("FailedResourceClaimCreation")) == 1
         assert (await here.pod("p")).spec.node_name == ""
         numbers = controllers.metrics.render().decode()
         for name in (

@@ -154,7 +154,7 @@ class Performer:
 
     def _not_created(self, action: CreateClaim, failed: Exception) -> None:
         if isinstance(failed, ApiError) and not isinstance(failed, _PASSING):
-            text = f"entry {action.entry}: the claim cannot be created: {failed.message}"
+            text = f"entry {action.entry}: the claim cannot be created: {_unnamed(failed, action.claim)}"
             self.recorder.record(action.pod, _FAILED_TO_CREATE, text, warning=True)
         if not isinstance(failed, ApiError) or isinstance(failed, _PASSING):
             self._uncertain.add(action.pod.metadata.uid)
@@ -289,6 +289,12 @@ class Performer:
             return self.sights.newest_claims
         assert self.sights.newest_classic is not None
         return self.sights.newest_classic
+
+
+def _unnamed(failed: ApiError, claim: AnyClaim) -> str:
+    """What the server said, without the name it had chosen: that is another one each time."""
+    name, prefix = str(failed.details.get("name") or ""), claim.metadata.generate_name
+    return failed.message.replace(name, prefix) if prefix and name.startswith(prefix) else failed.message
 
 
 def _documents(consumers: Sequence[Any]) -> list[Any]:
