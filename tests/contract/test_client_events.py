@@ -216,3 +216,20 @@ def test_texts_are_cut_at_letters(text, limit, short):
 def test_structs_and_documents_can_be_talked_about():
     assert subject_of(claim("a")) == Subject("resource.k8s.io/v1", "ResourceClaim", "default", "a")
     assert subject_of(pod("p")) == Subject("v1", "Pod", "default", "p")
+
+
+async def test_what_is_forgotten_while_others_are_written_harms_nobody(monkeypatch):
+    events = recorder(client_of(FakeApi()))
+    for number in range(40):
+        events.record(Subject("v1", "Pod", "default", f"early-{number}", "u"), "Scheduled", "assigned")
+    written = []
+
+    async def flood(said, series):
+        written.append(said.subject.name)
+        for number in range(REMEMBERED + 1):
+            events.record(Subject("v1", "Pod", "default", f"late-{number}", "u"), "Scheduled", "assigned")
+
+    monkeypatch.setattr(events, "_write", flood)
+    await events.write_due()
+    assert written == ["early-0"]
+    assert events.tally.dropped > 0

@@ -40,6 +40,8 @@ CORE: Final = kind_called("Event")
 
 NOTE_BYTES: Final = 1024
 WORD_BYTES: Final = 128
+AT_ONCE: Final = 16
+"""So many events are written at a time; one after the other, a burst of them would never be told."""
 REMEMBERED: Final = 2_000
 """How many different events, and how many objects, are remembered."""
 FIRST_PAUSE, LONGEST_PAUSE = 10.0, 600.0
@@ -163,12 +165,20 @@ class EventRecorder:
     async def write_due(self, *, everything: bool = False) -> None:
         """Write what is due; everything that waits, before a program ends."""
         now = self._tempo.clock.monotonic()
-        for said in list(self._pending):
-            series = self._series.get(said)
-            if series is None:
-                del self._pending[said]
-            elif everything or series.due <= now:
-                del self._pending[said]
+        due = [said for said in self._pending if everything or self._is_due(said, now)]
+        for start in range(0, len(due), AT_ONCE):
+            await asyncio.gather(*map(self._write_pending, due[start : start + AT_ONCE]))
+
+    def _is_due(self, said: _Said, now: float) -> bool:
+        series = self._series.get(said)
+        return series is None or series.due <= now
+
+    async def _write_pending(self, said: _Said) -> None:
+        """Write something, unless it was forgotten while others were written."""
+        series = self._series.get(said)
+        if said in self._pending:
+            del self._pending[said]
+            if series is not None:
                 await self._write(said, series)
 
     def _may_speak(self, subject: Subject) -> bool:
