@@ -17,7 +17,7 @@ from tests.faults.elections import processes, timeless
 from tests.faults.elections.campaign import campaign
 
 FAIL_OVERS = {False: 40, True: 1000}
-CONTROL = 40
+CONTROL = 60
 PROCESSES = {False: 2, True: 6}
 
 

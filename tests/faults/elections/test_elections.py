@@ -17,5 +17,5 @@ def test_small_never_do_two_leaders_write() -> None:
 
 
 def test_small_without_a_look_at_the_clock_they_would() -> None:
-    tally = timeless.run(campaign(25, 1, fenced=False))
+    tally = timeless.run(campaign(60, 1, fenced=False))
     assert tally.returned, str(tally)
