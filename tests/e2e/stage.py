@@ -60,7 +60,7 @@ def until(is_so: Callable[[], bool], told: Callable[[], object] = lambda: "") ->
     end = time.monotonic() + SOON
     while not is_so():
         assert time.monotonic() < end, told()
-        time.sleep(0.05)
+        time.sleep(0.1)
 
 
 def template(name: str, entry: str = "devices") -> Document:
@@ -153,8 +153,9 @@ class Stage:
 
     def bound(self, name: str) -> str:
         """The node of a pod, as soon as it has one."""
-        self.kubectl("wait", "--for=jsonpath={.spec.nodeName}", f"pod/{name}", f"--timeout={SOON:g}s")
-        return str(self.kubectl.get("pod", name)["spec"]["nodeName"])
+        where = "jsonpath={.spec.nodeName}"
+        wait = ("wait", f"--for={where}", f"pod/{name}", f"--timeout={SOON:g}s", "-o", where)
+        return self.kubectl(*wait).out
 
     def pending(self, name: str) -> str:
         """Why a pod has no node, as soon as its condition and an event of it say the same."""
