@@ -6,7 +6,7 @@ anything, reads files, prints or knows colours. Placement, the simulator and the
 allocator never does.
 """
 
-from dray.explain.diagnose import diagnose, of_fault
+from dray.explain.diagnose import Steps, at_once, diagnose, diagnosing, of_fault
 from dray.explain.diagnosis import Diagnosis, Hint, NodeStory, Outcome, Verdict
 from dray.explain.document import to_document
 from dray.explain.text import Role, render_text, summary
@@ -17,8 +17,11 @@ __all__ = [
     "NodeStory",
     "Outcome",
     "Role",
+    "Steps",
     "Verdict",
+    "at_once",
     "diagnose",
+    "diagnosing",
     "of_fault",
     "render_text",
     "summary",

@@ -8,7 +8,8 @@ gets one story. When nothing fits, `hints` looks for changes, starting from the 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Generator, Iterable, Sequence
+from typing import TypeVar
 
 import msgspec
 
@@ -23,6 +24,10 @@ from dray.explain.hints import MOST, Question, find_hints
 from dray.explain.stories import Scene, closeness, scene_of
 from dray.explain.tale import PATIENCE, Tale, tell
 from dray.explain.witness import Witness, flaw_of
+
+T = TypeVar("T")
+Steps = Generator[None, None, T]
+"""Something on its way, for those who have other things to do in between."""
 
 TALES_IN_FULL = 50
 """How many different shapes get the patience that a full story takes; further ones are told in short."""
@@ -44,6 +49,19 @@ def diagnose(
     The claims are those of one pod that still need devices. `pod` is its name, as `namespace/name`, and
     empty for a claim on its own. At most `hints` hints are looked for; none when it is 0.
     """
+    return at_once(diagnosing(stock, claims, nodes, budget=budget, pod=pod, hints=hints))
+
+
+def diagnosing(
+    stock: Stock,
+    claims: Sequence[ResourceClaim],
+    nodes: Iterable[Node],
+    *,
+    budget: int = BUDGET,
+    pod: str = "",
+    hints: int = MOST,
+) -> Steps[Diagnosis]:
+    """The same in small steps."""
     ordered = sorted(nodes, key=lambda node: node.metadata.name)
     question = Question(stock, tuple(claims), ordered, hints)
     try:
@@ -51,7 +69,7 @@ def diagnose(
     except AllocationFault as fault:
         found = find_hints(question, ()) if hints else ()
         return of_fault(fault, claims, pod=pod, hints=found)
-    scenes = _scenes(stock, ask, ordered, budget)
+    scenes = yield from _scenes(stock, ask, ordered, budget)
     verdict = _verdict(scenes)
     helping = hints > 0 and verdict is not Verdict.FITS
     return Diagnosis(
@@ -61,6 +79,16 @@ def diagnose(
         stories=tuple(scene.story for scene in scenes),
         hints=find_hints(question, scenes) if helping else (),
     )
+
+
+def at_once(steps: Steps[T]) -> T:
+    """What steps lead to, without a pause."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as ended:
+            found: T = ended.value
+            return found
 
 
 def of_fault(
@@ -78,7 +106,7 @@ def of_fault(
     )
 
 
-def _scenes(stock: Stock, ask: Ask, nodes: Sequence[Node], budget: int) -> list[Scene]:
+def _scenes(stock: Stock, ask: Ask, nodes: Sequence[Node], budget: int) -> Steps[list[Scene]]:
     """One scene per kind of node, the best or closest first."""
     alike: dict[tuple[Shape, tuple[object, ...]], list[View]] = {}
     for node in nodes:
@@ -92,6 +120,7 @@ def _scenes(stock: Stock, ask: Ask, nodes: Sequence[Node], budget: int) -> list[
         witness = Witness(ask, views[0], stock.usage)
         names = tuple([view.node.metadata.name for view in views])
         scenes.append(scene_of(ask, witness, tales[shape], names))
+        yield
     return sorted(scenes, key=closeness)
 
 

@@ -11,7 +11,8 @@ Rules for this file: verdicts come from the judge and nowhere else; text is only
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -57,6 +58,11 @@ def read(content: Content, expression: str) -> Reading:
 
 def split(expression: str) -> list[str]:
     """The conditions that `&&` joins at the top; the expression alone when it is anything else."""
+    return list(_split(expression))
+
+
+@lru_cache(maxsize=1024)
+def _split(expression: str) -> Sequence[str]:
     if "\\" in expression or '"""' in expression or "'''" in expression or "//" in expression:
         return [expression]
     parts, start, depth, quote = [], 0, 0, ""
@@ -84,6 +90,7 @@ def joined_without(expression: str, condition: str) -> str | None:
     return " && ".join(rest) if rest and len(rest) < len(split(expression)) else None
 
 
+@lru_cache(maxsize=1024)
 def only_reference(condition: str) -> tuple[str, str, str] | None:
     """The attribute or capacity a condition looks at, as (kind, domain, name), when it is just one."""
     found = {

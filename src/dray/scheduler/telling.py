@@ -2,7 +2,8 @@
 
 Theory of operation: an explanation costs more than a placement, and most pods that wait do so for a moment.
 So a pod is explained only when it has waited a while, with what was found when it was tried last; and whoever
-explains rests four times as long as that took. What a pod says already is not said again.
+explains rests after every step four times as long as it took, so that pods are placed in between. When that
+takes too long for all who wait, they are told in few words first. What a pod says already is not said again.
 
 Rules for this file: a pod that has its node meanwhile is never told otherwise: its condition is written on
 the version that had none.
@@ -26,11 +27,13 @@ from dray.clock import timestamp
 from dray.placement.cycle import Unplaceable
 from dray.placement.subject import PLUGIN
 from dray.placement.verdicts import Verdict
-from dray.placement.words import briefly, why
+from dray.placement.words import briefly, finding_words
 from dray.scheduler.entry import PENDING, Entry, Place
 
 PATIENCE: Final = 0.5
 """Seconds a pod has waited before it is explained."""
+LATE: Final = 5.0
+"""Seconds beyond which a pod is told briefly: few words now are better than all of them some day."""
 RESTS: Final = 4
 """How many times as long as an explanation took nobody explains anything."""
 MANY_UNTOLD: Final = 256
@@ -100,15 +103,24 @@ class Teller:
             self._untold.pop(first.entry.uid, None)
             if first.entry.place in PENDING or (first.held and first.entry.place is Place.TRYING):
                 try:
-                    await self._tell(first)
+                    await self._tell(first, late=now - first.due > LATE)
                 except Exception as broken:
                     self.broken(first.entry, broken)
-                spent = self._tempo.clock.monotonic() - now
-                await self._tempo.sleep(min(RESTS * spent, 1.0))
+                    await self._rest(now)
 
-    async def _tell(self, untold: _Untold) -> None:
-        text = self.words(untold.refusal)
+    async def _rest(self, began: float) -> None:
+        """Let others work, as long as it is polite."""
+        spent = self._tempo.clock.monotonic() - began
+        await self._tempo.sleep(min(RESTS * spent, 1.0))
+
+    async def _tell(self, untold: _Untold, *, late: bool) -> None:
+        text = await self._words(untold.refusal, late=late)
         untold.entry.verdict = text
+        began = self._tempo.clock.monotonic()
+        await self._say(untold, text)
+        await self._rest(began)
+
+    async def _say(self, untold: _Untold, text: str) -> None:
         try:
             if await self._written(untold.entry.pod, text):
                 self._recorder.record(
@@ -125,9 +137,20 @@ class Teller:
         untold.refusal = Verdict(PLUGIN, text)
         self._untold.setdefault(untold.entry.uid, untold)
 
-    def words(self, refusal: Refusal) -> str:
+    async def _words(self, refusal: Refusal, *, late: bool) -> str:
         """A refusal as people read it."""
-        return refusal.reason if isinstance(refusal, Verdict) else why(refusal, self._door)
+        if isinstance(refusal, Verdict):
+            return refusal.reason
+        if late:
+            return briefly(refusal)
+        steps = finding_words(refusal, self._door)
+        while True:
+            began = self._tempo.clock.monotonic()
+            try:
+                next(steps)
+            except StopIteration as found:
+                return str(found.value)
+            await self._rest(began)
 
     async def _written(self, pod: Pod, text: str) -> bool:
         """The condition of the pod; False when it says so already, or the pod has a node or is gone."""

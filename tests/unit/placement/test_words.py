@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dray.explain import summary
+from dray.explain import at_once, summary
 from dray.placement.cycle import Refused, Unplaceable, place
 from dray.placement.verdicts import Verdict
 from dray.placement.words import LONGEST, diagnosis_of, named, why
@@ -20,7 +20,7 @@ def refused(subject: object, snapshot: object) -> Unplaceable:
 
 def test_devices_are_told_in_the_words_of_the_explanation() -> None:
     found = refused(wanting(claim()), cluster({"a": ()}))
-    told = diagnosis_of(found, OPEN)
+    told = at_once(diagnosis_of(found, OPEN))
     assert told is not None
     assert why(found, OPEN) == summary(told)
     assert why(found, OPEN) == why(refused(wanting(claim()), cluster({"a": ()})), OPEN)
@@ -52,7 +52,7 @@ def test_a_verdict_about_the_whole_cluster_stands_alone() -> None:
     asked = claim(make.request("r", device_class="missing"))
     found = refused(wanting(asked), cluster({"a": models("x")}))
     assert "missing" in why(found, OPEN)
-    assert diagnosis_of(found, OPEN) is None
+    assert at_once(diagnosis_of(found, OPEN)) is None
 
 
 def test_it_fits_into_an_event() -> None:

@@ -15,12 +15,13 @@ from dray.client.changes import StrategicPatch
 from dray.client.client import Client
 from dray.client.events import EventRecorder
 from dray.client.failures import Conflict, Forbidden, NotFound, ServerTimeout, Unreachable
+from dray.explain import Steps
 from dray.placement.cycle import Unplaceable, place
 from dray.placement.verdicts import Verdict
 from dray.placement.words import briefly, why
 from dray.scheduler import telling
 from dray.scheduler.entry import Entry, Place
-from dray.scheduler.telling import PATIENCE, Teller
+from dray.scheduler.telling import LATE, PATIENCE, Teller
 from tests.contract.turned import Turned
 from tests.property.test_placement_law import OPEN
 from tests.unit.placement.claimed import claim, cluster, devices_only, wanting
@@ -225,7 +226,7 @@ def test_an_explanation_that_fails_harms_nobody(monkeypatch: pytest.MonkeyPatch)
     broken: list[str] = []
 
     async def play(scene: Scene) -> None:
-        monkeypatch.setattr(telling, "why", fails)
+        monkeypatch.setattr(telling, "finding_words", fails)
         scene.teller.broken = lambda entry, _why: broken.append(entry.name)
         scene.teller.note(scene.entry, refused())
         await scene.time.turn(1)
@@ -249,6 +250,38 @@ def test_when_many_wait_to_be_told_the_others_are_told_briefly(monkeypatch: pyte
         await scene.time.turn(1)
 
     assert played(play).recorded == [briefly(refused())] == ["a: no devices for claim ml/c"]
+
+
+def test_whoever_waits_too_long_for_words_is_told_briefly() -> None:
+    async def play(scene: Scene) -> None:
+        scene.teller.note(scene.entry, refused())
+        scene.time.clock.advance(PATIENCE + LATE + 1)
+        await scene.time.turn(1)
+
+    assert played(play).recorded == [briefly(refused())]
+
+
+def test_others_work_between_the_steps_of_an_explanation(monkeypatch: pytest.MonkeyPatch) -> None:
+    steps: list[float] = []
+
+    async def play(scene: Scene) -> None:
+        def slow(*_: object) -> Steps[str]:
+            for _step in range(3):
+                steps.append(scene.time.clock.monotonic())
+                scene.time.clock.advance(0.1)
+                yield
+            return "at last"
+
+        monkeypatch.setattr(telling, "finding_words", slow)
+        scene.teller.note(scene.entry, refused())
+        for _ in range(40):
+            await scene.time.turn(0.05)
+
+    assert played(play).recorded == ["at last"]
+    first, second, third = steps
+    # Each step takes 0.1 seconds, and four times as long nobody explains anything.
+    assert second - first > 0.49
+    assert third - second > 0.49
 
 
 def test_whoever_explains_rests() -> None:
