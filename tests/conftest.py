@@ -65,7 +65,8 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     """A process that ran a part of the tests hands on what all of them name."""
     output = getattr(session.config, "workeroutput", None)
     if output is not None:
-        output["named"] = sorted(session.config.stash[NAMED])
+        named: frozenset[str] = session.config.stash[NAMED]
+        output["named"] = sorted(named)
 
 
 @pytest.hookimpl(optionalhook=True)
