@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import PurePosixPath
 
 import pytest
@@ -11,9 +12,16 @@ from tests.meta.rules import RULES, Complaint
 from tests.meta.tree import Source, sources
 
 
+@cache
+def repository() -> tuple[Source, ...]:
+    """Every Python file, read and parsed once for all rules."""
+    return tuple(sources())
+
+
+@cache
 def complaints(rule: str) -> list[Complaint]:
     check, holds_in = RULES[rule]
-    return [found for source in sources() if holds_in(source.path) for found in check(source)]
+    return [found for source in repository() if holds_in(source.path) for found in check(source)]
 
 
 @pytest.mark.parametrize("rule", RULES)
