@@ -159,8 +159,9 @@ class _Walk:
     def __init__(self, snapshot: Snapshot, opinions: Sequence[_Held], stopwatch: Stopwatch | None) -> None:
         self._snapshot = snapshot
         self._opinions = opinions
-        self._filters = [held for held in opinions if held.opinion.filter is not None]
-        self._stopwatch = stopwatch
+        filters = [(held.opinion.by_node, asked) for held in opinions if (asked := _filter(held, stopwatch))]
+        self._alike = [asked for by_node, asked in filters if not by_node]
+        self._apart = [asked for by_node, asked in filters if by_node]
         self._refused: list[tuple[Verdict, Iterable[str]]] = []
 
     def judged(self, turn: int, *, everything: bool = False) -> list[_Row]:
@@ -170,7 +171,12 @@ class _Walk:
         for count, group in enumerate(_from(self._in_question(), turn)):
             if not everything and count >= MANY_GROUPS and found >= enough(total):
                 break
-            for seats in self._content(group):
+            verdict = _first_no(self._alike, next(iter(group.values())))
+            if verdict is not None:
+                self._refused.append((verdict, group))
+                continue
+            seats = self._one_by_one(group) if self._apart else group
+            if seats:
                 rows.append(_Row(seats))
                 found += len(seats)
         return rows
@@ -202,39 +208,42 @@ class _Walk:
                 groups.setdefault(seat.likeness, {})[name] = seat
         return list(groups.values())
 
-    def _content(self, group: Group) -> Iterator[Group]:
-        """The seats of a group that no filter refuses."""
-        sample = next(iter(group.values()))
-        apart: list[_Held] = []
-        for held in self._filters:
-            if held.opinion.by_node:
-                apart.append(held)
-                continue
-            verdict = self._asked(held, sample)
-            if verdict is not None:
-                self._refused.append((verdict, group))
-                return
-        if not apart:
-            yield group
-            return
+    def _one_by_one(self, group: Group) -> Group:
+        """The seats of a group that filters which look at names or labels do not refuse."""
         kept: dict[str, Seat] = {}
         for name, seat in group.items():
-            verdict = next((said for held in apart if (said := self._asked(held, seat)) is not None), None)
+            verdict = _first_no(self._apart, seat)
             if verdict is None:
                 kept[name] = seat
             else:
                 self._refused.append((verdict, (name,)))
-        if kept:
-            yield kept
+        return kept
 
-    def _asked(self, held: _Held, seat: Seat) -> Verdict | None:
-        assert held.opinion.filter is not None
-        if self._stopwatch is None:
-            return held.opinion.filter(seat)
-        began = self._stopwatch.now()
-        verdict = held.opinion.filter(seat)
-        self._stopwatch.spent(held.plugin.name, Phase.FILTER, self._stopwatch.now() - began)
+
+_Filter = Callable[[Seat], Verdict | None]
+
+
+def _first_no(filters: Sequence[_Filter], seat: Seat) -> Verdict | None:
+    for asked in filters:
+        verdict = asked(seat)
+        if verdict is not None:
+            return verdict
+    return None
+
+
+def _filter(held: _Held, stopwatch: Stopwatch | None) -> _Filter | None:
+    """The filter of an opinion; timed when there is a stopwatch."""
+    ask = held.opinion.filter
+    if stopwatch is None or ask is None:
+        return ask
+
+    def timed(seat: Seat) -> Verdict | None:
+        began = stopwatch.now()
+        verdict = ask(seat)
+        stopwatch.spent(held.plugin.name, Phase.FILTER, stopwatch.now() - began)
         return verdict
+
+    return timed
 
 
 def enough(nodes: int) -> int:
