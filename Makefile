@@ -118,6 +118,7 @@ bench: $(BENCH_DEPS) ## Measure, also against the Python kubernetes client
 	@$(PY) -m bench.store
 	@$(PY) -m bench.client
 	@$(PY) -m bench.server
+	@$(PY) -m bench.scheduler
 
 .PHONY: docs
 docs: $(READY) ## Generate docs/reference from the tables
