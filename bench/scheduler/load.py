@@ -11,6 +11,7 @@ import itertools
 import random
 import sys
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -160,12 +161,10 @@ class Load:
         await self._place_pods()
 
     async def _take_devices(self) -> None:
-        work, chance = self.workload, random.Random(SEED)
+        work = self.workload
         if not work.taken:
             return
-        spots = [(number, devices) for devices in work.spots() for number in range(work.nodes)]
-        chance.shuffle(spots)
-        waiting = iter(enumerate(spots[: work.taken]))
+        waiting = iter(enumerate(_taken_spots(work)))
 
         async def taker() -> None:
             for number, (node, devices) in waiting:
@@ -255,6 +254,19 @@ class Load:
         end = end or max(moments, default=time.perf_counter())
         found = samples(moments, begin, end)
         return Figures(len(moments), end - begin, found, tuple(waits), trouble=trouble)
+
+
+def _taken_spots(work: Workload) -> list[tuple[int, tuple[str, ...]]]:
+    """Claim after claim takes a node by chance, and there the devices that an allocator takes first."""
+    chance, order = random.Random(SEED), work.spots()
+    rooms = [number for number in range(work.nodes) for _ in order]
+    chance.shuffle(rooms)
+    held: Counter[int] = Counter()
+    spots = []
+    for node in rooms[: work.taken]:
+        spots.append((node, order[held[node]]))
+        held[node] += 1
+    return spots
 
 
 def _claims(space: str, plural: str = "resourceclaims") -> str:

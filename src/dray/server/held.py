@@ -123,21 +123,25 @@ class Held(msgspec.Struct, frozen=True, gc=False):
         return found
 
 
-KEPT = 2048
-"""So many structs of each sort are kept."""
+KEPT = 1024
+"""So many structs of each sort are kept, and as many older ones."""
 LIGHT = 8 * 1024
 """Longer texts are read again: few of them would fill the memory."""
 
 
 class _Newest:
-    """What was read of the newest objects."""
+    """What was read of the newest objects, in two generations: when one is full, the older one is dropped.
+
+    To drop the oldest one by one would be dear: a dict looks through everything that was deleted before it.
+    """
 
     def __init__(self, read: Callable[[Held], Any]) -> None:
         self._read = read
         self._known: dict[Held, Any] = {}
+        self._older: dict[Held, Any] = {}
 
     def __call__(self, held: Held) -> Any:
-        found = self._known.get(held)
+        found = self.known(held)
         if found is None:
             found = self._read(held)
             self.teach(held, found)
@@ -145,12 +149,13 @@ class _Newest:
 
     def known(self, held: Held) -> Any:
         """What was read of an object, if it was; None otherwise."""
-        return self._known.get(held)
+        found = self._known.get(held)
+        return found if found is not None else self._older.get(held)
 
     def teach(self, held: Held, found: Any) -> None:
         if len(held.value) <= LIGHT:
             if len(self._known) >= KEPT:
-                del self._known[next(iter(self._known))]
+                self._older, self._known = self._known, {}
             self._known[held] = found
 
 
