@@ -15,8 +15,9 @@ import msgspec
 
 from dray.allocator import assemble, contents, foresight, options, pools, search, stock, wants
 from dray.allocator.board import USED
-from dray.allocator.checks import capacity, constraints, counters, taints
+from dray.allocator.checks import capacity, constraints, counters
 from dray.allocator.reasons import Reason, Refusal, Short
+from dray.api import tolerating
 
 SABOTAGE: dict[str, Callable[[], Any]] = {}
 """Every mistake by name: a function that makes the patch to be entered."""
@@ -219,12 +220,12 @@ def types_of_values_do_not_matter() -> Any:
 
 @mistake
 def tolerations_forget_the_effect() -> Any:
-    real = taints.tolerates
+    real = tolerating.tolerates
 
     def tolerates(toleration: Any, taint: Any) -> bool:
         return real(msgspec.structs.replace(toleration, effect=""), taint)
 
-    return patch.object(taints, "tolerates", tolerates)
+    return patch.object(tolerating, "tolerates", tolerates)
 
 
 # --- pools ---

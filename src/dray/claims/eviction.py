@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from dray.allocator.checks.taints import tolerates
 from dray.api.core import Pod
 from dray.api.resource import DeviceRequestAllocationResult, DeviceTaint, ResourceClaim
+from dray.api.tolerating import tolerates
 from dray.claims import reservation
 
 NO_EXECUTE: Final = "NoExecute"

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dray.api.core import Taint, Toleration
+from dray.api.tolerating import tolerated
 from dray.placement.phases import Opinion, by_least
-from dray.placement.tolerations import tolerated
 from dray.placement.verdicts import Signal, Topic, Verdict
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dray.api.core import Taint
+from dray.api.tolerating import tolerated
 from dray.placement.phases import Opinion
-from dray.placement.tolerations import tolerated
 from dray.placement.verdicts import Signal, Topic, Verdict
 
 if TYPE_CHECKING:

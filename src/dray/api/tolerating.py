@@ -1,13 +1,14 @@
-"""Which taints of a node a pod puts up with."""
+"""Which taints are put up with: the same rule for devices and for nodes."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 from dray.api.core import Taint, Toleration
+from dray.api.resource import DeviceTaint, DeviceToleration
 
 
-def tolerates(toleration: Toleration, taint: Taint) -> bool:
+def tolerates(toleration: Toleration | DeviceToleration, taint: Taint | DeviceTaint) -> bool:
     """Whether one toleration covers a taint; a key or an effect it leaves empty matches all of them."""
     if toleration.effect and toleration.effect != taint.effect:
         return False
@@ -18,6 +19,8 @@ def tolerates(toleration: Toleration, taint: Taint) -> bool:
     return toleration.operator in ("", "Equal") and toleration.value == taint.value
 
 
-def tolerated(taint: Taint, tolerations: Iterable[Toleration]) -> bool:
-    """Whether a pod with these tolerations puts up with a taint."""
+def tolerated(
+    taint: Taint | DeviceTaint, tolerations: Iterable[Toleration] | Iterable[DeviceToleration]
+) -> bool:
+    """Whether one of these tolerations covers a taint."""
     return any(tolerates(toleration, taint) for toleration in tolerations)
