@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import signal
 import subprocess
 import sys
 import tempfile
@@ -19,11 +17,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from bench.processes import Measured
+
 CLIENTS = (1, 8, 64)
 AIMS = "aims: 2,000 writes and 5,000 reads per second, p99 below 50 ms with 8 clients, below 600 MB"
 
 
-class Running:
+class Running(Measured):
     """A server that was started."""
 
     def __init__(self, folder: Path) -> None:
@@ -39,18 +39,8 @@ class Running:
             time.sleep(0.005)
         self.seconds_to_start = time.perf_counter() - begun
 
-    def megabytes(self, field: str = "VmRSS") -> float:
-        text = Path(f"/proc/{self.process.pid}/status").read_text("ascii")
-        line = next(line for line in text.splitlines() if line.startswith(field))
-        return int(line.split()[1]) / 1024
-
-    def processor_seconds(self) -> float:
-        fields = Path(f"/proc/{self.process.pid}/stat").read_text("ascii").rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
     def stop(self) -> None:
-        self.process.send_signal(signal.SIGINT)
-        self.process.wait(30)
+        super().stop()
         self.log.close()
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import subprocess
 import sys
 import time
@@ -11,6 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
+
+from bench.processes import Measured
 
 GATES: Final = (
     "DRAPrioritizedList",
@@ -21,7 +21,7 @@ GATES: Final = (
 START_SECONDS: Final = 30.0
 
 
-class Cluster:
+class Cluster(Measured):
     """A running cluster."""
 
     def __init__(self, folder: Path, wrapped: tuple[str, ...] = ()) -> None:
@@ -38,23 +38,6 @@ class Cluster:
             if self.process.poll() is not None or time.monotonic() > deadline:
                 raise SystemExit(f"the cluster did not start:\n{self.log.read_text('utf-8')}")
             time.sleep(0.01)
-
-    def megabytes(self, field: str = "VmRSS") -> float:
-        text = Path(f"/proc/{self.process.pid}/status").read_text("ascii")
-        line = next(line for line in text.splitlines() if line.startswith(field))
-        return int(line.split()[1]) / 1024
-
-    def processor_seconds(self) -> float:
-        fields = Path(f"/proc/{self.process.pid}/stat").read_text("ascii").rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-    def stop(self) -> None:
-        self.process.send_signal(signal.SIGINT)
-        try:
-            self.process.wait(30)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.e2e.kubectl import NO_KUBECTL
 from tests.outside import ROOT
 
 SCRIPT = str(ROOT / "examples" / "demo.sh")
@@ -69,7 +70,7 @@ def test_the_demo_leaves_a_cluster_and_takes_it_away(
     if not with_kubectl:
         environment |= {"PATH": without_kubectl(tmp_path), "PYTHON": sys.executable}
     elif shutil.which("kubectl") is None:
-        pytest.skip("there is no kubectl on PATH")
+        pytest.skip(NO_KUBECTL)
     done = demo(environment)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "simulating 3 nodes with example devices" in done.stdout
