@@ -6,17 +6,16 @@ import itertools
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.contract.classic import classic_class
 from tests.e2e.kubectl import Kubectl
+from tests.e2e.patience import SOON, ended, until
 from tests.e2e.server import Running, command, running
 
-SOON = 30.0
 """Seconds in which a process is ready, and in which whatever a cluster does by itself is done."""
 
 _numbers = itertools.count(1)
@@ -43,21 +42,8 @@ class Process:
     def stop(self, how: signal.Signals = signal.SIGTERM) -> None:
         if self._process is None:
             return
-        self._process.send_signal(how)
-        try:
-            self._process.wait(20)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+        ended(self._process, how)
         self._process = None
-
-
-def until(is_so: Callable[[], bool], told: Callable[[], object] = lambda: "") -> None:
-    """Wait until something is so."""
-    end = time.monotonic() + SOON
-    while not is_so():
-        assert time.monotonic() < end, told()
-        time.sleep(0.1)
 
 
 class Cluster:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import ssl
 import subprocess
 import sys
@@ -15,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+
+from tests.e2e.patience import ended
 
 STARTS_IN = 30.0
 """Seconds after which a server that does not answer is given up."""
@@ -68,12 +69,7 @@ def running(folder: Path, *options: str, ends: bool = False) -> Iterator[Running
         yield Running(server, kubeconfig, process, log)
         assert ends or process.poll() is None, f"the server ended by itself:\n{log.read_text()}"
     finally:
-        process.send_signal(signal.SIGTERM)
-        try:
-            process.wait(20)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        ended(process)
     text = log.read_text()
     assert "fault of the server" not in text, text
 

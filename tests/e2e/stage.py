@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import itertools
-import signal
 import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from tests.e2e.kubectl import Kubectl
+from tests.e2e.patience import SOON, ended, until
 from tests.e2e.server import clean_environment, command
 
 HERE = Path(__file__).parent
 STORIES = HERE / "stories"
 SEEDS = HERE.parent.parent / "examples" / "seeds"
-SOON = 30.0
 """Seconds in which whatever a cluster does by itself is done."""
 EVERYWHERE = ("nodes", "resourceslices", "deviceclasses")
 """What belongs to no namespace, and would be seen by the next story."""
@@ -45,22 +43,9 @@ def upped(folder: Path, *options: str) -> Iterator[Path]:
         yield data / "admin.kubeconfig"
         assert process.poll() is None, f"the cluster ended by itself:\n{log.read_text()}"
     finally:
-        process.send_signal(signal.SIGTERM)
-        try:
-            process.wait(20)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        ended(process)
     text = log.read_text()
     assert " ERROR " not in text, text
-
-
-def until(is_so: Callable[[], bool], told: Callable[[], object] = lambda: "") -> None:
-    """Wait until something is so."""
-    end = time.monotonic() + SOON
-    while not is_so():
-        assert time.monotonic() < end, told()
-        time.sleep(0.1)
 
 
 def template(name: str, entry: str = "devices") -> Document:

@@ -17,7 +17,8 @@ from dray.cluster import fleet
 from tests.contract.classic import classic_class
 from tests.contract.etcd_server import free_port
 from tests.e2e.kubectl import Kubectl
-from tests.e2e.processes import Cluster, Process, cluster, until
+from tests.e2e.patience import until
+from tests.e2e.processes import Cluster, Process, cluster
 from tests.e2e.server import clean_environment, command, running
 from tests.outside import ROOT
 

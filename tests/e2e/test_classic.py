@@ -14,7 +14,8 @@ import pytest
 from tests.contract.classic import classic_claim
 from tests.contract.documents import device_class, request, resource_slice
 from tests.e2e.kubectl import Kubectl
-from tests.e2e.processes import Cluster, Process, cluster, until
+from tests.e2e.patience import until
+from tests.e2e.processes import Cluster, Process, cluster
 from tests.e2e.server import clean_environment
 
 req = pytest.mark.req

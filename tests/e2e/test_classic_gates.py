@@ -15,9 +15,10 @@ import pytest
 from dray.gates import GateSet
 from tests.contract.classic import classic_class
 from tests.e2e.kubectl import NO_KUBECTL, Kubectl
+from tests.e2e.patience import until
 from tests.e2e.processes import Process
 from tests.e2e.server import clean_environment
-from tests.e2e.stage import Stage, node, pod, until, upped
+from tests.e2e.stage import Stage, node, pod, upped
 
 req = pytest.mark.req
 CLAIMS = "resourceclaims.cdi.k8s.io"

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.stage import Stage, claim, named, pod, request, template, until
+from tests.e2e.patience import until
+from tests.e2e.stage import Stage, claim, named, pod, request, template
 
 req = pytest.mark.req
 

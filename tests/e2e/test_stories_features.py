@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.stage import SEEDS, Stage, claim, named, node, pod, request, template, until
+from tests.e2e.patience import until
+from tests.e2e.stage import SEEDS, Stage, claim, named, node, pod, request, template
 
 req = pytest.mark.req
 

@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.kubectl import Kubectl
+from tests.e2e.patience import until
 from tests.e2e.server import clean_environment, command
-from tests.e2e.stage import until, upped
+from tests.e2e.stage import upped
 from tests.outside import ROOT
 
 EXAMPLES = ROOT / "examples" / "cluster"
