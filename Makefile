@@ -126,7 +126,7 @@ docs: $(READY) ## Generate docs/reference from the tables
 
 .PHONY: lock
 lock: ## Pin the newest allowed versions with hashes (needs uv on PATH, or UV=...)
-	@cd requirements && for name in run etcd dev bench oracle; do \
+	@cd requirements && for name in run dev bench oracle; do \
 		$(UV) pip compile --quiet --no-config --universal --python-version 3.11 --upgrade --generate-hashes \
 			--no-header --no-emit-index-url --output-file $$name.txt $$name.in >/dev/null || exit 1; \
 	done

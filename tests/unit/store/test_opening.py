@@ -101,7 +101,6 @@ async def test_a_missing_folder_is_named(tmp_path: Path):
 
 
 async def test_an_etcd_that_is_not_there_is_one_line():
-    pytest.importorskip("grpc", reason="NO GRPC: install requirements/etcd.txt to test the etcd store")
     from dray.store.etcd.store import EtcdStore
 
     with pytest.raises(Unreachable) as raised:

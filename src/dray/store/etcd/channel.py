@@ -16,13 +16,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import grpc
+import grpc.aio
 import msgspec
 
 from dray.store.errors import Compacted, FutureRevision, OutcomeUnknown, StoreError, TooLarge, Unreachable
-from dray.store.etcd.messages import CLASSES, METHODS, PACKAGE, load
-
-grpc: Any = load("grpc")
-load("grpc.aio")
+from dray.store.etcd.messages import CLASSES, METHODS, PACKAGE
 
 OPTIONS = (
     ("grpc.max_receive_message_length", -1),

@@ -9,10 +9,9 @@ Rules for this file: field numbers are facts of etcd's interface (package etcdse
 
 from __future__ import annotations
 
-import importlib
 from typing import Any
 
-from dray.store.errors import OpenError
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 PACKAGE = "etcdserverpb"
 
@@ -103,30 +102,19 @@ METHODS = {
 """Method to service, request and response."""
 
 
-def load(module: str) -> Any:
-    """A module of the `etcd` extra, or a sentence about how to get it."""
-    try:
-        return importlib.import_module(module)
-    except ImportError as error:
-        raise OpenError(
-            f"etcd needs `{module.partition('.')[0]}`; install it with `pip install 'dray[etcd]'`"
-        ) from error
-
-
 def _classes() -> dict[str, Any]:
-    descriptor = load("google.protobuf.descriptor_pb2")
-    file = descriptor.FileDescriptorProto(name="dray/etcd.proto", package=PACKAGE, syntax="proto3")
+    file = descriptor_pb2.FileDescriptorProto(name="dray/etcd.proto", package=PACKAGE, syntax="proto3")
     for name, fields in MESSAGES.items():
         message = file.message_type.add(name=name)
         if any(kind.startswith("?") for _, _, kind in fields):
             message.oneof_decl.add(name="one")
         for field_name, number, kind in fields:
             _add_field(
-                message.field.add(name=field_name, number=number), kind, descriptor.FieldDescriptorProto
+                message.field.add(name=field_name, number=number), kind, descriptor_pb2.FieldDescriptorProto
             )
-    pool = load("google.protobuf.descriptor_pool").DescriptorPool()
+    pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
-    make = load("google.protobuf.message_factory").GetMessageClass
+    make = message_factory.GetMessageClass
     return {name: make(pool.FindMessageTypeByName(f"{PACKAGE}.{name}")) for name in MESSAGES}
 
 

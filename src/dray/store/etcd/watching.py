@@ -20,9 +20,12 @@ import contextlib
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from typing import Any
 
+import grpc
+import grpc.aio
+
 from dray.store.base import FIRST_REVISION, Batch, Entry, Event
 from dray.store.errors import Compacted, StoreError, Unreachable
-from dray.store.etcd.channel import FIRST_PAUSE, LONGEST_PAUSE, Line, grpc
+from dray.store.etcd.channel import FIRST_PAUSE, LONGEST_PAUSE, Line
 from dray.store.etcd.messages import CLASSES
 from dray.store.feed import Buffer
 
