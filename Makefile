@@ -120,6 +120,10 @@ bench: $(BENCH_DEPS) ## Measure, also against the Python kubernetes client
 	@$(PY) -m bench.server
 	@$(PY) -m bench.scheduler
 
+.PHONY: protos
+protos: $(READY) ## Compile the .proto files of src/dray/wire to the descriptors beside them
+	@cd src/dray/wire/protos && $(CURDIR)/$(PY) -m grpc_tools.protoc -I. --descriptor_set_out=../kubelet.fds *.proto
+
 .PHONY: docs
 docs: $(READY) ## Generate docs/reference from the tables
 	@$(PY) -m dray.cli reference docs/reference

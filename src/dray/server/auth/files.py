@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from dray.durable import write_whole
 from dray.errors import InputError
 
 _OTHERS = 0o077
@@ -43,27 +44,10 @@ def alone_in(directory: Path) -> Iterator[None]:
 
 def write_private(path: Path, content: bytes) -> None:
     """Put a file in place in one step; whoever reads it sees the old one or the new one, never half of it."""
-    fresh = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        fresh.unlink(missing_ok=True)
-        descriptor = os.open(fresh, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        fresh.replace(path)
-        _settle(path.parent)
+        write_whole(path, content)
     except OSError as error:
         raise CredentialError(f"`{path}` cannot be written: {error.strerror}") from None
-
-
-def _settle(directory: Path) -> None:
-    """Make the new name durable, not only the new content."""
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def read_file(path: Path) -> bytes | None:

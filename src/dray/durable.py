@@ -1,0 +1,119 @@
+"""Files that survive: replaced in one step, with a checksum and a version, and tied to a boot of the machine.
+
+Theory of operation: a state file is one line of JSON that names what it is, its version, and the checksum of
+what follows. It is written beside the old one, made durable, and put in its place, so a reader sees the old
+or the new. Whoever reads a file that is torn, foreign or of a later version is told which of these it is and
+decides.
+"""
+
+from __future__ import annotations
+
+import os
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from dray.errors import DrayError
+
+_BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
+
+
+class Damaged(DrayError):  # noqa: N818 - what is the case
+    """A state file whose content is not what was written."""
+
+
+class Newer(DrayError):  # noqa: N818 - what is the case
+    """A state file of a version that this program does not know."""
+
+
+def boot_id() -> str:
+    """Which boot of the machine this is; empty where nobody tells."""
+    try:
+        return _BOOT.read_text("ascii").strip()
+    except OSError:
+        return ""
+
+
+def write_whole(path: Path, content: bytes, mode: int = 0o600) -> None:
+    """Put a file in place in one step and make it durable; `OSError` when that is not possible."""
+    fresh = path.with_name(f".{path.name}.{os.getpid()}")
+    fresh.unlink(missing_ok=True)
+    descriptor = os.open(fresh, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, mode)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            os.fchmod(file.fileno(), mode)
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        fresh.replace(path)
+    except OSError:
+        fresh.unlink(missing_ok=True)
+        raise
+    settle(path.parent)
+
+
+def remove(path: Path) -> None:
+    """Take a file away for good, if it is there."""
+    path.unlink(missing_ok=True)
+    settle(path.parent)
+
+
+def settle(directory: Path) -> None:
+    """Make the names in a directory durable, not only the contents."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+class _Envelope(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What stands around the content of a state file."""
+
+    what: str
+    version: int
+    checksum: str
+    content: msgspec.Raw
+
+
+@dataclass(frozen=True, slots=True)
+class StateFile:
+    """A kind of state file: what it says it is, and the version we write."""
+
+    what: str
+    version: int
+
+    def write(self, path: Path, content: Any) -> None:
+        """Write a struct or a document in one step."""
+        body = msgspec.json.encode(content)
+        envelope = _Envelope(self.what, self.version, _checksum(body), msgspec.Raw(body))
+        write_whole(path, msgspec.json.encode(envelope) + b"\n")
+
+    def read(self, path: Path) -> tuple[int, bytes] | None:
+        """The version and the content (JSON) of a file; None when there is none."""
+        try:
+            raw = path.read_bytes()
+        except FileNotFoundError:
+            return None
+        try:
+            envelope = msgspec.json.decode(raw, type=_Envelope)
+        except msgspec.DecodeError as broken:
+            raise Damaged(f"`{path}` is not a whole {self.what}: {broken}") from None
+        body = bytes(envelope.content)
+        if envelope.what != self.what:
+            raise Damaged(f"`{path}` is a {envelope.what}, expected a {self.what}")
+        if envelope.checksum != _checksum(body):
+            raise Damaged(f"`{path}` is damaged: its checksum is {_checksum(body)}, not {envelope.checksum}")
+        if envelope.version > self.version:
+            raise Newer(
+                f"`{path}` has version {envelope.version}, this program knows up to {self.version}; "
+                "a later dray wrote it"
+            )
+        return envelope.version, body
+
+
+def _checksum(content: bytes) -> str:
+    return f"crc32:{zlib.crc32(content):08x}"
