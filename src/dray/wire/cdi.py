@@ -1,0 +1,242 @@
+"""CDI: the files in which a driver tells a container runtime what a device needs inside a container.
+
+Theory of operation: a spec is of one kind (`vendor/class`) and describes devices; each brings edits of a
+container's configuration, and the spec may bring more that come with any of them. A container gets devices by
+their qualified names, `vendor/class=name`. What is wrong with a spec is told with the field, all of it at
+once. A spec says the lowest version that knows the fields it uses, because older runtimes refuse anything
+later.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+import msgspec
+
+from dray.errors import DrayError
+
+VERSIONS: Final = ("0.3.0", "0.4.0", "0.5.0", "0.6.0", "0.7.0", "0.8.0", "1.0.0")
+HOOKS: Final = ("prestart", "createRuntime", "createContainer", "startContainer", "poststart", "poststop")
+
+_VENDOR: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
+_CLASS: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_-]*[A-Za-z0-9])?")
+_DEVICE: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._:-]*[A-Za-z0-9])?")
+_VARIABLE: Final = re.compile(r"[^=\0]+=[^\0]*", re.DOTALL)
+_PERMISSIONS: Final = frozenset("rwm")
+
+
+class _Part(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
+    """Base of the parts of a spec; members we do not know are passed over, as runtimes do."""
+
+
+class DeviceNode(_Part, frozen=True):
+    """A device file of the host inside the container."""
+
+    path: str = ""
+    host_path: str = ""
+    type: str = ""
+    """`b`, `c`, `u` or `p`; the type of the host's file when empty."""
+    major: int = 0
+    minor: int = 0
+    file_mode: int | None = None
+    permissions: str = ""
+    uid: int | None = None
+    gid: int | None = None
+
+
+class Mount(_Part, frozen=True):
+    """A file or directory of the host inside the container."""
+
+    host_path: str = ""
+    container_path: str = ""
+    options: tuple[str, ...] = ()
+    type: str = ""
+
+
+class Hook(_Part, frozen=True):
+    """A program that the runtime runs at a moment of a container's life."""
+
+    hook_name: str = ""
+    path: str = ""
+    args: tuple[str, ...] = ()
+    env: tuple[str, ...] = ()
+    timeout: int | None = None
+
+
+class Edits(_Part, frozen=True):
+    """Changes of a container's configuration."""
+
+    env: tuple[str, ...] = ()
+    """`NAME=value` each."""
+    device_nodes: tuple[DeviceNode, ...] = ()
+    mounts: tuple[Mount, ...] = ()
+    hooks: tuple[Hook, ...] = ()
+    additional_gids: tuple[int, ...] = msgspec.field(default=(), name="additionalGids")
+
+    def __or__(self, other: Edits) -> Edits:
+        """These edits and then others."""
+        return Edits(
+            env=self.env + other.env,
+            device_nodes=self.device_nodes + other.device_nodes,
+            mounts=self.mounts + other.mounts,
+            hooks=self.hooks + other.hooks,
+            additional_gids=self.additional_gids + other.additional_gids,
+        )
+
+    def __bool__(self) -> bool:
+        return self != _NONE
+
+
+_NONE: Final = Edits()
+
+
+class CdiDevice(_Part, frozen=True):
+    """One device of a spec."""
+
+    name: str = ""
+    annotations: dict[str, str] = {}
+    container_edits: Edits = Edits()
+
+
+class Spec(_Part, frozen=True):
+    """One file."""
+
+    cdi_version: str = ""
+    kind: str = ""
+    annotations: dict[str, str] = {}
+    devices: tuple[CdiDevice, ...] = ()
+    container_edits: Edits = Edits()
+
+
+class BadSpec(DrayError):  # noqa: N818 - what is the case
+    """A spec that no runtime would take, with everything that is wrong with it."""
+
+    def __init__(self, problems: tuple[str, ...]) -> None:
+        super().__init__("; ".join(problems))
+        self.problems = problems
+
+
+class Qualified(NamedTuple):
+    """The name of a device: kind and name."""
+
+    kind: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind}={self.name}"
+
+
+def qualified(text: str) -> Qualified:
+    """A name `vendor/class=device` taken apart; `ValueError` says what is wrong with it."""
+    kind, equals, name = text.partition("=")
+    problem = _wrong_kind(kind)
+    if not equals or problem:
+        raise ValueError(f"`{text}` is no name of a CDI device: expected `vendor/class=device`")
+    if not _DEVICE.fullmatch(name):
+        raise ValueError(f"`{text}`: a device is named with letters, digits and `_ - . :`")
+    return Qualified(kind, name)
+
+
+def _wrong_kind(kind: str) -> str:
+    vendor, slash, klass = kind.partition("/")
+    if slash and _VENDOR.fullmatch(vendor) and _CLASS.fullmatch(klass):
+        return ""
+    return f"kind: `{kind}` is not `vendor/class`, for example `gpu.example.com/gpu`"
+
+
+def read_spec(content: bytes) -> Spec:
+    """A spec from JSON; `BadSpec` when it is none."""
+    try:
+        spec = msgspec.json.decode(content, type=Spec)
+    except msgspec.DecodeError as broken:
+        raise BadSpec((f"not a CDI spec: {broken}",)) from None
+    problems = tuple(wrong(spec))
+    if problems:
+        raise BadSpec(problems)
+    return spec
+
+
+def write_spec(spec: Spec) -> bytes:
+    """The JSON of a spec, with the lowest version that knows what it uses."""
+    spec = msgspec.structs.replace(spec, cdi_version=lowest_version(spec))
+    problems = tuple(wrong(spec))
+    if problems:
+        raise BadSpec(problems)
+    return msgspec.json.format(msgspec.json.encode(spec), indent=2) + b"\n"
+
+
+def lowest_version(spec: Spec) -> str:
+    """The lowest version of CDI that has every field a spec uses."""
+    edits = [spec.container_edits, *(device.container_edits for device in spec.devices)]
+    names = [device.name for device in spec.devices]
+    if any(each.additional_gids for each in edits):
+        return "0.7.0"
+    if spec.annotations or any(device.annotations for device in spec.devices) or "." in _class_of(spec.kind):
+        return "0.6.0"
+    if any(name[:1].isdigit() for name in names) or any(
+        node.host_path for each in edits for node in each.device_nodes
+    ):
+        return "0.5.0"
+    if any(mount.type for each in edits for mount in each.mounts):
+        return "0.4.0"
+    return VERSIONS[0]
+
+
+def _class_of(kind: str) -> str:
+    return kind.partition("/")[2]
+
+
+def wrong(spec: Spec) -> Iterator[str]:
+    """Everything that is wrong with a spec, each with its field."""
+    if spec.cdi_version not in VERSIONS:
+        yield f"cdiVersion: `{spec.cdi_version}` is not one of {', '.join(VERSIONS)}"
+    problem = _wrong_kind(spec.kind)
+    if problem:
+        yield problem
+    if not spec.devices:
+        yield "devices: expected at least one"
+    seen: set[str] = set()
+    for position, device in enumerate(spec.devices):
+        place = f"devices[{position}]"
+        if not _DEVICE.fullmatch(device.name):
+            yield f"{place}.name: `{device.name}` is not made of letters, digits and `_ - . :`"
+        if device.name in seen:
+            yield f"{place}.name: `{device.name}` is there twice"
+        seen.add(device.name)
+        yield from _wrong_edits(device.container_edits, f"{place}.containerEdits")
+    yield from _wrong_edits(spec.container_edits, "containerEdits")
+
+
+def _wrong_edits(edits: Edits, place: str) -> Iterator[str]:
+    for position, text in enumerate(edits.env):
+        if not _VARIABLE.fullmatch(text):
+            yield f"{place}.env[{position}]: expected `NAME=value`, got `{text}`"
+    for position, node in enumerate(edits.device_nodes):
+        yield from _wrong_node(node, f"{place}.deviceNodes[{position}]")
+    for position, mount in enumerate(edits.mounts):
+        for name, path in (("hostPath", mount.host_path), ("containerPath", mount.container_path)):
+            if not path or "\0" in path:
+                yield f"{place}.mounts[{position}].{name}: expected a path, got `{path}`"
+    for position, hook in enumerate(edits.hooks):
+        yield from _wrong_hook(hook, f"{place}.hooks[{position}]")
+
+
+def _wrong_node(node: DeviceNode, place: str) -> Iterator[str]:
+    if not node.path:
+        yield f"{place}.path: expected the path inside the container"
+    if node.type not in ("", "b", "c", "u", "p"):
+        yield f"{place}.type: `{node.type}` is not one of b, c, u, p"
+    if not _PERMISSIONS.issuperset(node.permissions):
+        yield f"{place}.permissions: `{node.permissions}` has more than r, w and m"
+
+
+def _wrong_hook(hook: Hook, place: str) -> Iterator[str]:
+    if hook.hook_name not in HOOKS:
+        yield f"{place}.hookName: `{hook.hook_name}` is not one of {', '.join(HOOKS)}"
+    if not hook.path.startswith("/"):
+        yield f"{place}.path: expected an absolute path, got `{hook.path}`"
+    for position, text in enumerate(hook.env):
+        if not _VARIABLE.fullmatch(text):
+            yield f"{place}.env[{position}]: expected `NAME=value`, got `{text}`"
