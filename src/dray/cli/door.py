@@ -23,6 +23,7 @@ YES, NO, BROKEN, FAULT, INTERRUPTED, NO_READER = 0, 1, 2, 3, 130, 141
 COMMANDS: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
         "up": ("dray.cli.up", "Run a whole cluster in this terminal"),
+        "status": ("dray.cli.status", "Show what runs where, and which devices are used"),
         "allocate": ("dray.cli.allocate", "Give devices to everything that waits for them"),
         "explain": ("dray.cli.explain", "Tell which devices a pod gets, or why it gets none"),
         "server": ("dray.cli.server", "Serve the Kubernetes API for devices"),

@@ -1,0 +1,140 @@
+"""What runs where, put together from objects, and told line by line."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dray.api.codec import decode_document
+from dray.api.core import Node, Pod
+from dray.api.resource import ResourceClaim, ResourceSlice
+from dray.cli.status import lines
+from dray.cluster.overview import Overview, overview, pod_word
+
+Document = dict[str, Any]
+
+
+def read(document: Document) -> Any:
+    return decode_document(document).object
+
+
+def node(name: str, **spec: Any) -> Node:
+    found: Node = read({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "spec": spec})
+    return found
+
+
+def pod(name: str, node: str = "", phase: str = "Pending", claim: str = "", **status: Any) -> Pod:
+    spec: Document = {"containers": [{"name": "c", "image": "i"}], "nodeName": node}
+    if claim:
+        spec["resourceClaims"] = [{"name": "devices", "resourceClaimName": claim}]
+    found: Pod = read(
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": name, "namespace": "ml"},
+            "spec": spec,
+            "status": {"phase": phase, **status},
+        }
+    )
+    return found
+
+
+def claim(name: str, *results: Document) -> ResourceClaim:
+    status = {"allocation": {"devices": {"results": list(results)}}} if results else {}
+    found: ResourceClaim = read(
+        {
+            "apiVersion": "resource.k8s.io/v1",
+            "kind": "ResourceClaim",
+            "metadata": {"name": name, "namespace": "ml"},
+            "spec": {"devices": {"requests": []}},
+            "status": status,
+        }
+    )
+    return found
+
+
+def result(device: str, pool: str = "node-2", **more: Any) -> Document:
+    return {"request": "r", "driver": "gpu.example.com", "pool": pool, "device": device, **more}
+
+
+def pages(pool: str, *devices: str, node: str | None = None, generation: int = 1) -> ResourceSlice:
+    where: Document = {"nodeName": node} if node else {"allNodes": True}
+    found: ResourceSlice = read(
+        {
+            "apiVersion": "resource.k8s.io/v1",
+            "kind": "ResourceSlice",
+            "metadata": {"name": f"{pool}-{generation}"},
+            "spec": {
+                "driver": "gpu.example.com",
+                "pool": {"name": pool, "generation": generation, "resourceSliceCount": 1},
+                "devices": [{"name": name} for name in devices],
+                **where,
+            },
+        }
+    )
+    return found
+
+
+def seen() -> Overview:
+    return overview(
+        [node("node-10"), node("node-2"), node("node-3", unschedulable=True)],
+        [
+            pod("train", "node-2", "Running", "two"),
+            pod("over", "node-2", "Succeeded", "two"),
+            pod("later", claim="none", conditions=[{"type": "PodScheduled", "message": "no device\nat all"}]),
+        ],
+        [
+            claim(
+                "two", result("gpu-1", consumedCapacity={"memory": "5Gi"}), result("gpu-0", adminAccess=True)
+            )
+        ],
+        [
+            pages("node-2", "gpu-0", "gpu-1", "gpu-10", "gpu-2", node="node-2", generation=2),
+            pages("node-2", "old", node="node-2"),
+            pages("fabric", "far"),
+        ],
+    )
+
+
+def test_nodes_stand_in_the_order_in_which_people_count() -> None:
+    assert [each.name for each in seen().nodes] == ["node-2", "node-3", "node-10", ""]
+
+
+def test_devices_are_those_of_the_newest_generation_and_admin_access_takes_none() -> None:
+    (pool,) = seen().nodes[0].pools
+    assert pool.used == ("gpu-1",)
+    assert pool.free == ("gpu-0", "gpu-2", "gpu-10")
+
+
+def test_pods_that_are_over_have_nothing() -> None:
+    train = {each.name: each for each in seen().nodes[0].pods}
+    assert train["ml/train"].devices == ("gpu-1 (memory 5Gi)", "gpu-0")
+    assert (train["ml/over"].word, train["ml/over"].devices) == ("done", ())
+
+
+def test_words_for_how_far_a_pod_has_come() -> None:
+    assert pod_word(pod("a")) == "waiting"
+    assert pod_word(pod("a", "n")) == "starting"
+    assert pod_word(pod("a", "n", "Running")) == "running"
+    assert pod_word(pod("a", "n", "Failed")) == "failed"
+
+
+def test_the_page_of_a_cluster() -> None:
+    assert list(lines(seen())) == [
+        "NODE      STATE      PODS   DEVICES",
+        "node-2    ready      1      gpu.example.com ■□□□ 1/4",
+        "node-3    cordoned   0",
+        "node-10   ready      0",
+        "(any)                       gpu.example.com □ 0/1",
+        "",
+        "POD        STATE     NODE     DEVICES",
+        "ml/over    done      node-2",
+        "ml/train   running   node-2   gpu-1 (memory 5Gi), gpu-0",
+        "",
+        "POD        STATE     WHY",
+        "ml/later   waiting   no device",
+        "hint: `dray explain pod/later` tells the whole reason",
+    ]
+
+
+def test_a_cluster_without_nodes_says_so() -> None:
+    assert list(lines(overview([], [], [], []))) == ["there is no node yet"]
