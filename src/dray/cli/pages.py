@@ -111,6 +111,7 @@ def metrics() -> str:
 def metric_tables() -> Mapping[str, Mapping[str, Measure]]:
     """The metrics by the service that tells them."""
     from dray.controllers import metrics as controllers
+    from dray.node import measures as node
     from dray.scheduler import metrics as scheduler
     from dray.server import metrics as server
 
@@ -118,6 +119,7 @@ def metric_tables() -> Mapping[str, Mapping[str, Measure]]:
         "The server": server.MEASURES,
         "The scheduler": scheduler.MEASURES,
         "The controllers": controllers.MEASURES,
+        "Node agents": node.MEASURES,
     }
 
 

@@ -19,7 +19,7 @@ import msgspec
 
 @dataclass(frozen=True, slots=True)
 class ClaimRef:
-    """A claim as drivers are told of it; `cdi` is what its prepare returned, which the classic protocol wants."""
+    """A claim as drivers are told of it; classic drivers get back in `cdi` what their prepare returned."""
 
     namespace: str
     name: str

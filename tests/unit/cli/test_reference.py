@@ -13,12 +13,13 @@ from dray.cli.door import COMMANDS
 from dray.controllers import metrics as controllers
 from dray.gates import GATES
 from dray.lint import RULES
+from dray.node import measures as node
 from dray.scheduler import metrics as scheduler
 from dray.server import metrics as server
 from dray.server.limits import LIMITS as SERVER_LIMITS
 from tests.unit.cli.conftest import Typed
 
-TABLES = (server.MEASURES, scheduler.MEASURES, controllers.MEASURES)
+TABLES = (server.MEASURES, scheduler.MEASURES, controllers.MEASURES, node.MEASURES)
 
 
 def test_pages_are_written_and_checked(typed: Typed, desk: Path) -> None:
