@@ -96,7 +96,7 @@ KINDS: tuple[Kind, ...] = (
         "pods",
         core.Pod,
         open=True,
-        subresources=("status", "binding", "eviction"),
+        subresources=("status", "binding", "eviction", "log"),
         short_names=("po",),
     ),
     Kind(
