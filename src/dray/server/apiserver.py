@@ -55,6 +55,7 @@ from dray.server.observing import Observing, watched
 from dray.server.openapi import OpenApi
 from dray.server.patching import Patching
 from dray.server.paths import Page, Paths
+from dray.server.podlogs import PodLogs
 from dray.server.quotas import Quotas
 from dray.server.reading import Reading
 from dray.server.registry import Registry
@@ -233,6 +234,7 @@ class ApiServer:
             Watching(cache, reading, showing, random.randrange),
             showing,
             reviewing.answer,
+            PodLogs(cache, choices.keys, choices.clock).answer,
         )
 
     def _paths(self, served: Sequence[Kind], accounts: AccountTokens) -> Paths:

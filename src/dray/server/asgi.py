@@ -174,7 +174,7 @@ class App:
             request = Request(
                 call, permit.user, asked.headers, asked.body, audit_id, INSIDE, permit.reason, tidy=True
             )
-            if call.verb == "watch":
+            if call.is_long:
                 return await self._watched_inside(request, began)
             async with self.turnstile.entered(call, permit.user):
                 await self.observer.arrived(request)
@@ -192,7 +192,7 @@ class App:
             await self.observer.arrived(request)
             answer = await self._answer(request)
             assert not isinstance(answer.body, bytes)
-            first = await anext(answer.body)  # from here on nothing is missed
+            first = await anext(answer.body, b"")  # from here on nothing is missed
             kept = visit.pop_all()
 
         async def left() -> None:

@@ -78,6 +78,11 @@ class Call(msgspec.Struct, frozen=True):
         return bool(self.plural)
 
     @property
+    def is_long(self) -> bool:
+        """Whether the answer may last for as long as somebody reads it."""
+        return self.verb == "watch" or self.subresource == "log"
+
+    @property
     def dry_run(self) -> bool:
         return "dryRun" in self.query
 

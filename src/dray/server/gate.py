@@ -4,7 +4,7 @@ Theory of operation: a request belongs to a class, by who asks and for what. Cla
 each may fill the places only up to its share, so that the last places are left for those above: a lease is
 renewed and a node heard however many others press. Who finds no place waits, for a while, in the queue of its
 class; in a queue every user has a turn after the other, so that a thousand requests of one do not delay the
-single one of another. Watches are no such requests: they last, and are only counted.
+single one of another. Watches and logs are no such requests: they last, and are only counted.
 
 Rules for this file: one thread; nothing here knows HTTP.
 """
@@ -208,7 +208,7 @@ class Visit:
         self._gate, self._call, self._user = gate, call, user
 
     async def __aenter__(self) -> None:
-        if self._call.verb == "watch":
+        if self._call.is_long:
             self._gate.open_watch(self._call, self._user)
         elif not _passes(self._call):
             await self._gate.take_seat(self._call, self._user)
@@ -216,7 +216,7 @@ class Visit:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._call.verb == "watch":
+        if self._call.is_long:
             self._gate.close_watch(self._call, self._user)
         elif not _passes(self._call):
             self._gate.leave_seat(self._call)

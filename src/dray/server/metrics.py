@@ -121,7 +121,7 @@ class Metrics(numbers.Metrics):
     def _request_series(self, call: Call, code: int) -> tuple[list[float], list[float] | None]:
         labels = _labels(call)
         count = self.series(REQUESTS, (*labels, str(code)))
-        return count, None if call.verb == "watch" else self.series(DURATIONS, labels)
+        return count, None if call.is_long else self.series(DURATIONS, labels)
 
 
 def _is_known(call: Call) -> bool:

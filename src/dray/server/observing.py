@@ -86,7 +86,7 @@ class Observing:
 def _level(request: Request, ending: Ending) -> Level:
     if ending.code >= 500:
         return Level.ERROR
-    slow = ending.seconds > SLOW_SECONDS and request.call.verb != "watch"
+    slow = ending.seconds > SLOW_SECONDS and not request.call.is_long
     return Level.WARNING if slow else Level.DEBUG
 
 

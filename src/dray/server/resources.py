@@ -25,6 +25,7 @@ _SUBRESOURCES: Mapping[str, tuple[tuple[str, ...], tuple[str, str, str] | None]]
         "finalize": (("update",), None),
         "binding": (_CREATE, ("", "v1", "Binding")),
         "eviction": (_CREATE, ("policy", "v1", "Eviction")),
+        "log": (("get",), None),
         "token": (_CREATE, ("authentication.k8s.io", "v1", "TokenRequest")),
     }
 )

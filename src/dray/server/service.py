@@ -40,6 +40,8 @@ class Service:
     watching: Watching
     showing: Showing
     reviewer: Reviewer
+    logs: Reviewer
+    """Answers what a container has said."""
 
     async def answer(self, request: Request) -> Answer:
         """Carry out a call on a resource."""
@@ -90,6 +92,9 @@ class Service:
         gone = await self.removing.delete_collection(request, kind, chosen)
         return self.showing.many(request, kind, Listed(gone, self.removing.revision))
 
+    async def _log(self, request: Request, kind: Kind) -> Answer:
+        return await self.logs(request)
+
     async def _bind(self, request: Request, kind: Kind) -> Answer:
         await self.errands.bind(request, kind)
         return json_answer(_done(201), 201)
@@ -135,6 +140,7 @@ Step = Callable[[Service, Request, Kind], Awaitable[Answer]]
 _STEPS: Mapping[tuple[str, str], Step] = {
     ("get", ""): Service._get,
     ("get", "status"): Service._get,
+    ("get", "log"): Service._log,
     ("list", ""): Service._list,
     ("watch", ""): Service._watch,
     ("create", ""): Service._create,

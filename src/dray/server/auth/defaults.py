@@ -115,7 +115,7 @@ ROLES: tuple[RoleRow, ...] = (
     ),
     RoleRow(
         "system:aggregate-to-view",
-        (f"{_R}: {_PLAIN} {_LOOKED_AT} {_CLAIMS} {_TEMPLATES}",),
+        (f"{_R}: {_PLAIN} {_LOOKED_AT} {_CLAIMS} {_TEMPLATES}", "get: pods/log"),
         part_of=TO_VIEW,
     ),
     RoleRow("system:public-info-viewer", (_HEALTH,)),
