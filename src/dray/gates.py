@@ -83,6 +83,13 @@ GATES: Mapping[str, Gate] = MappingProxyType(
             Gate("DRAAdminAccess", Stage.BETA, True, (_DRA,), "claims that look at devices others use"),
             Gate("DRADeviceTaints", Stage.BETA, True, (_DRA,), "taints on devices, tolerations in requests"),
             Gate(
+                "DRADeviceTaintRules",
+                Stage.BETA,
+                True,
+                (_DRA,),
+                "taints that administrators put on devices: `DeviceTaintRule`; they need `DRADeviceTaints`, too",
+            ),
+            Gate(
                 "DRAResourceClaimDeviceStatus",
                 Stage.BETA,
                 True,

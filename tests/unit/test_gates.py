@@ -32,6 +32,7 @@ def test_the_table_lists_every_gate_once_and_in_its_own_name():
         "DRAPartitionableDevices",
         "DRAAdminAccess",
         "DRADeviceTaints",
+        "DRADeviceTaintRules",
         "DRAResourceClaimDeviceStatus",
         "DRADeviceBindingConditions",
         "DRAControlPlaneController",

@@ -19,12 +19,15 @@ from dray.allocator.wants import named
 from dray.api import paths
 from dray.api.deviceenv import compile_selector
 from dray.api.gated import GATED
-from dray.api.resource import Device, ResourceClaim, ResourceSlice
+from dray.api.resource import Device, DeviceTaintRule, ResourceClaim, ResourceSlice
 from dray.errors import AllocationFault
 from dray.gates import GATES, GateSet
 
 _SLICES = "ResourceSlice.resource.k8s.io"
 _CLAIMS = "ResourceClaim.resource.k8s.io"
+
+_RULES = ("DRADeviceTaints", "DRADeviceTaintRules")
+"""Gates without which taint rules mean nothing."""
 
 _REFUSALS = {
     "firstAvailable": "has alternatives (`firstAvailable`)",
@@ -52,6 +55,10 @@ class Admission:
     def slices(self, slices: Iterable[ResourceSlice]) -> list[ResourceSlice]:
         """Slices without what stands behind closed gates."""
         return admit_slices(slices, self.gates)
+
+    def rules(self, rules: Iterable[DeviceTaintRule]) -> tuple[DeviceTaintRule, ...]:
+        """Taint rules, if any count."""
+        return tuple(rules) if all(self.gates.enabled(gate) for gate in _RULES) else ()
 
     def claims(self, claims: Sequence[ResourceClaim]) -> list[ResourceClaim]:
         """Claims as they are; raises `AllocationFault` for one that needs a closed gate."""

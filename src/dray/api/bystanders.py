@@ -87,7 +87,6 @@ IN_THE_CLUSTER: tuple[Bystander, ...] = (
     Bystander(_NETWORK, "v1", "IPAddress", "ipaddresses", ("ip",)),
     Bystander(_NETWORK, "v1", "ServiceCIDR", "servicecidrs", (), status=True),
     Bystander("node.k8s.io", "v1", "RuntimeClass", "runtimeclasses"),
-    Bystander("resource.k8s.io", "v1", "DeviceTaintRule", "devicetaintrules", (), status=True),
     Bystander("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses", ("pc",)),
     Bystander(_STORAGE, "v1", "CSIDriver", "csidrivers"),
     Bystander(_STORAGE, "v1", "CSINode", "csinodes"),

@@ -62,6 +62,7 @@ DEFAULTS: Mapping[type, tuple[Default, ...]] = {
     ),
     resource.ResourceClaimTemplate: _of_asks("spec.spec"),
     resource.ResourceSlice: (Default("spec.devices[].taints[].timeAdded", NOW),),
+    resource.DeviceTaintRule: (Default("spec.taint.timeAdded", NOW),),
     classic.ClassicClaim: (
         Default("spec.allocationMode", DELAYED),
         Default("status.phase", PENDING),

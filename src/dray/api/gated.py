@@ -77,6 +77,7 @@ GATED: Mapping[str, Mapping[str, tuple[str, ...]]] = MappingProxyType(
             **_of_slices("devices[].taints"),
             **_of_claims(*_of_asks("tolerations"), status=(f"{_RESULTS}.tolerations",)),
         },
+        "DRADeviceTaintRules": {},
         "DRAResourceClaimDeviceStatus": _of_claims(status=("devices",)),
         "DRADeviceBindingConditions": {
             **_of_slices("devices[].bindsToNode", *(f"devices[].{name}" for name in _CONDITIONS)),
@@ -87,9 +88,15 @@ GATED: Mapping[str, Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "DRAControlPlaneController": {"Pod": ("spec.resourceClaims[].template",)},
     }
 )
-"""Gate, kind, fields. Kinds of the classic path stand behind their gate as a whole: see `closed_by`."""
+"""Gate, kind, fields. Kinds of the classic path and taint rules stand behind their gates as a whole: see
+`closed_by`."""
 
-_WHOLE_GROUPS: Mapping[str, str] = MappingProxyType({"cdi.k8s.io": "DRAControlPlaneController"})
+_WHOLE_GROUPS: Mapping[str, str] = MappingProxyType(
+    {"cdi.k8s.io": "DRAControlPlaneController", "resource.k8s.io": "DynamicResourceAllocation"}
+)
+_WHOLE_KINDS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {"DeviceTaintRule.resource.k8s.io": ("DRADeviceTaints", "DRADeviceTaintRules")}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,10 +120,9 @@ class Kept:
 
 def closed_by(kind: Kind, gates: GateSet) -> str | None:
     """The gate that keeps a whole kind from being served; None when it is served."""
-    gate = _WHOLE_GROUPS.get(kind.group)
-    if gate is None and kind.group == "resource.k8s.io":
-        gate = "DynamicResourceAllocation"
-    return None if gate is None or gates.enabled(gate) else gate
+    group = _WHOLE_GROUPS.get(kind.group)
+    wanted = (*((group,) if group else ()), *_WHOLE_KINDS.get(kind.qualified_name, ()))
+    return next((gate for gate in wanted if not gates.enabled(gate)), None)
 
 
 def drop_disabled(kind: Kind, new: Any, old: Any | None, gates: GateSet) -> Kept:

@@ -88,6 +88,15 @@ KINDS: tuple[Kind, ...] = (
     Kind(_DEVICES, "ResourceClaim", "resourceclaims", resource.ResourceClaim, _ALL, subresources=("status",)),
     Kind(_DEVICES, "ResourceClaimTemplate", "resourceclaimtemplates", resource.ResourceClaimTemplate, _ALL),
     Kind(_DEVICES, "ResourceSlice", "resourceslices", resource.ResourceSlice, _ALL, namespaced=False),
+    Kind(
+        _DEVICES,
+        "DeviceTaintRule",
+        "devicetaintrules",
+        resource.DeviceTaintRule,
+        ("v1", "v1beta2"),
+        namespaced=False,
+        subresources=("status",),
+    ),
     Kind(_CLASSIC, "ResourceClass", "resourceclasses", classic.ResourceClass, _ALPHA, namespaced=False),
     Kind(_CLASSIC, "ResourceClaim", "resourceclaims", classic.ClassicClaim, _ALPHA, subresources=("status",)),
     Kind(

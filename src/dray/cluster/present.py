@@ -9,7 +9,13 @@ import msgspec
 
 from dray.api.classic import ClassicClaim
 from dray.api.core import Node, Pod
-from dray.api.resource import DeviceClass, ResourceClaim, ResourceClaimTemplate, ResourceSlice
+from dray.api.resource import (
+    DeviceClass,
+    DeviceTaintRule,
+    ResourceClaim,
+    ResourceClaimTemplate,
+    ResourceSlice,
+)
 from dray.client.client import Client
 from dray.client.failures import NotFound, NotServed
 from dray.sim.bundle import Bundle
@@ -19,7 +25,7 @@ T = TypeVar("T", bound=msgspec.Struct)
 
 async def bundle_of(client: Client) -> Bundle:
     """What is on the server now. Kinds are read one beside the other, so it may change in between."""
-    nodes, slices, classes, claims, templates, pods, classic = await asyncio.gather(
+    nodes, slices, classes, claims, templates, pods, classic, rules = await asyncio.gather(
         _all(client, Node),
         _all(client, ResourceSlice),
         _all(client, DeviceClass),
@@ -27,6 +33,7 @@ async def bundle_of(client: Client) -> Bundle:
         _all(client, ResourceClaimTemplate),
         _all(client, Pod),
         _all(client, ClassicClaim),
+        _all(client, DeviceTaintRule),
     )
     return Bundle(
         nodes=tuple(sorted(nodes, key=lambda node: node.metadata.name)),
@@ -36,6 +43,7 @@ async def bundle_of(client: Client) -> Bundle:
         templates=templates,
         pods=pods,
         classic_claims=classic,
+        rules=rules,
     )
 
 

@@ -56,7 +56,8 @@ class Why(Told, frozen=True):
     `owner` is who brought a selector (`class gpu`, `request gpu`), `condition` the part of it that is false,
     `subject` and `value` what that part looks at and what the device has. `request` (and its `claim`, when
     that is another one) is who of the same pod took a device. `name` is an attribute, capacity or counter,
-    with amounts as quantities. `expected` is what earlier devices pin, `peers` which ones do.
+    with amounts as quantities. `rule` is the DeviceTaintRule behind a taint. `expected` is what earlier
+    devices pin, `peers` which ones do.
     """
 
     reason: Reason
@@ -74,6 +75,7 @@ class Why(Told, frozen=True):
     left: str = ""
     is_total: bool = False
     taint: str = ""
+    rule: str = ""
     distinct: bool = False
     expected: str = ""
     peers: tuple[str, ...] = ()

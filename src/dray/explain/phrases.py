@@ -94,10 +94,15 @@ def _counter(whys: Sequence[Why], named: bool) -> str:
 
 
 def _tainted(whys: Sequence[Why], named: bool) -> str:
-    taints = sorted({f"`{why.taint}`" for why in whys if why.taint})
+    taints = sorted({f"`{why.taint}`{_by(why)}" for why in whys if why.taint})
     return (
         f"{TEXTS[Reason.TAINTED][0]} ({joined(taints, _MOST_VALUES)})" if taints else TEXTS[Reason.TAINTED][0]
     )
+
+
+def _by(why: Why) -> str:
+    """Who tainted the device, when it was not its driver."""
+    return f" by rule `{why.rule}`" if why.rule else ""
 
 
 def _lacks(whys: Sequence[Why], named: bool) -> str:

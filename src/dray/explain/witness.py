@@ -20,6 +20,7 @@ from dray.allocator.stock import View
 from dray.allocator.usage import Usage
 from dray.allocator.wants import Ask, Want, named
 from dray.api.resource import DeviceTaint
+from dray.api.tainting import rule_behind
 from dray.explain.diagnosis import Account, DeviceName, Nearest, PoolFlaw, Why
 from dray.explain.selectors import Reading, read, worded
 from dray.values.quantity import Form, Quantity
@@ -112,7 +113,7 @@ class Witness:
             case Reason.CONSTRAINT, Conflict():
                 return self._conflict(point, picks, detail)
             case Reason.TAINTED, DeviceTaint():
-                return Why(reason=reason, taint=taint_text(detail))
+                return Why(reason=reason, taint=taint_text(detail), rule=rule_behind(detail))
             case _:
                 return shortage(reason, detail, content, want)
 

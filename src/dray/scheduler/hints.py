@@ -28,7 +28,7 @@ from dray.api.classic import (
 )
 from dray.api.core import Node, Pod
 from dray.api.meta import ObjectMeta
-from dray.api.resource import DeviceClass, ResourceClaim, ResourceSlice
+from dray.api.resource import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from dray.claims.reservation import ENDED
 from dray.placement.verdicts import Signal, Topic
 from dray.scheduler.entry import has_other_claims, is_another
@@ -134,6 +134,12 @@ def _of_slice(old: ResourceSlice | None, new: ResourceSlice | None) -> Iterable[
         yield DEVICES
 
 
+def _of_rule(old: DeviceTaintRule | None, new: DeviceTaintRule | None) -> Iterable[Signal]:
+    # One that comes only adds a taint.
+    if old is not None and (new is None or old.spec != new.spec):
+        yield DEVICES
+
+
 def _of_class(
     old: DeviceClass | ResourceClass | None, new: DeviceClass | ResourceClass | None
 ) -> Iterable[Signal]:
@@ -189,6 +195,7 @@ RULES: Mapping[type, Rule] = MappingProxyType(
         Pod: _of_pod,
         ResourceClaim: _of_claim,
         ResourceSlice: _of_slice,
+        DeviceTaintRule: _of_rule,
         DeviceClass: _of_class,
         ClassicClaim: _of_classic_claim,
         ResourceClass: _of_class,

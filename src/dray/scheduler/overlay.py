@@ -16,7 +16,14 @@ from dray.allocator.admit import Admission
 from dray.allocator.stock import Stock
 from dray.allocator.usage import PoolId, Usage
 from dray.api.core import Node, Pod
-from dray.api.resource import AllocationResult, DeviceClass, ResourceClaim, ResourceSlice
+from dray.api.resource import (
+    AllocationResult,
+    DeviceClass,
+    DeviceTaintRule,
+    ResourceClaim,
+    ResourceSlice,
+)
+from dray.api.tainting import Tainted
 from dray.claims.reservation import ENDED
 from dray.placement.resources import NOTHING, Needs, needs_of
 from dray.placement.snapshot import Snapshot, traits_of
@@ -43,7 +50,7 @@ class Overlay:
         self._nodes: dict[str, Node] = {}
         self._needs: dict[str, Needs] = {}
         self._guests: dict[str, _Guest] = {}
-        self._slices: dict[str, ResourceSlice] = {}
+        self._slices = Tainted()
         self._classes: dict[str, DeviceClass] = {}
         self._usage = Usage()
         self._stock = Stock((), (), self._usage, door.judge())
@@ -61,7 +68,7 @@ class Overlay:
         """The cluster as it counts now; the next one shares what stays the same."""
         touched = self._touched | self._nodes_of(self._pools)
         if self._slices_changed:
-            self._stock = self._stock.with_slices(self._slices.values())
+            self._stock = self._stock.with_slices(self._slices.slices)
             touched |= self._nodes_of(self._pools)
             self._slices_changed = False
         if self._classes_changed:
@@ -156,13 +163,25 @@ class Overlay:
         """A slice as the watch tells it, behind the door of the gates."""
         self._note_pool(self._slices.get(published.metadata.name))
         (admitted,) = self._door.slices([published])
-        self._slices[published.metadata.name] = admitted
-        self._note_pool(admitted)
+        self._note_pool(self._slices.saw_slice(admitted))
         self._slices_changed = True
 
     def lost_slice(self, published: ResourceSlice) -> None:
-        self._note_pool(self._slices.pop(published.metadata.name, None))
+        self._note_pool(self._slices.lost_slice(published.metadata.name))
         self._slices_changed = True
+
+    def saw_rule(self, rule: DeviceTaintRule) -> None:
+        """A taint rule as the watch tells it, behind the door of the gates."""
+        for admitted in self._door.rules([rule]):
+            self._retainted(self._slices.saw_rule(admitted))
+
+    def lost_rule(self, rule: DeviceTaintRule) -> None:
+        self._retainted(self._slices.lost_rule(rule.metadata.name))
+
+    def _retainted(self, changed: Iterable[ResourceSlice]) -> None:
+        for published in changed:
+            self._note_pool(published)
+            self._slices_changed = True
 
     def _note_pool(self, published: ResourceSlice | None) -> None:
         if published is not None:

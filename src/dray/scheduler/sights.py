@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from dray.api.classic import ClassicClaim
 from dray.api.core import Node, Pod
-from dray.api.resource import DeviceClass, ResourceClaim, ResourceSlice
+from dray.api.resource import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from dray.client.client import Client
 from dray.client.informer import Informer, Ways, without_managed_fields
 from dray.placement.profile import DEFAULT_SCHEDULER
@@ -42,6 +42,7 @@ class Sights:
         self.nodes: Informer[Node] = Informer(client, Node, ways=ways)
         self.slices: Informer[ResourceSlice] = Informer(client, ResourceSlice, ways=ways)
         self.classes: Informer[DeviceClass] = Informer(client, DeviceClass, ways=ways)
+        self.rules: Informer[DeviceTaintRule] = Informer(client, DeviceTaintRule, ways=ways)
 
     async def begin(self, tasks: asyncio.TaskGroup, *, claims: bool = True) -> None:
         """Watch everything, and wait until it was seen once; without `claims` only nodes and pods.
@@ -52,8 +53,9 @@ class Sights:
         informers: list[Informer[Any]] = [self.nodes]
         if claims:
             informers += [self.slices, self.classes, self.claims]
-        if claims and await self._client.serves(ClassicClaim):
-            informers.append(self.classic)
+        for extra in (self.classic, self.rules) if claims else ():
+            if await self._client.serves(extra.kind):
+                informers.append(extra)
         self._listen()
         for informer in informers:
             tasks.create_task(informer.run())
@@ -81,6 +83,7 @@ class Sights:
         self._feed(self.nodes, overlay.saw_node, overlay.lost_node)
         self._feed(self.slices, overlay.saw_slice, overlay.lost_slice)
         self._feed(self.classes, overlay.saw_class, overlay.lost_class)
+        self._feed(self.rules, overlay.saw_rule, overlay.lost_rule)
         self._feed(self.claims, self._saw_claim, self._lost_claim)
         self._feed(self.classic, lambda _claim: None, lambda _claim: None)
         self._feed(self.pods, self._saw_pod, self._lost_pod)

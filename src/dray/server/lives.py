@@ -12,14 +12,17 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
+from msgspec.structs import replace
+
 from dray.api.fields import FieldError
-from dray.api.kinds import Kind
+from dray.api.kinds import Kind, known_kind
 from dray.server import pods
 from dray.server.drafts import Draft
 
 Document = dict[str, Any]
 Named = tuple[str, str]
 
+_TAINT_RULES: Final = known_kind("resource.k8s.io", "DeviceTaintRule")
 _RBAC: Final = "rbac.authorization.k8s.io"
 
 UNCOUNTED: Final[frozenset[Named]] = frozenset(
@@ -89,12 +92,23 @@ def newborn(draft: Draft) -> Draft:
 
 def grown(draft: Draft, before: Draft) -> Draft:
     """A draft that follows a stored object, with what its kind does not let go."""
+    if draft.kind is _TAINT_RULES:
+        return _tainting_anew(draft, before)
     growth = _GROWTHS.get(named(draft.kind))
     return draft if growth is None else _after(draft, growth(draft.document, before.document))
 
 
 def _after(draft: Draft, document: Document) -> Draft:
     return draft if document is draft.document else Draft.of_open(draft.kind, document)
+
+
+def _tainting_anew(draft: Draft, before: Draft) -> Draft:
+    """A rule whose effect changes counts from now on: nobody is to go for the time it only informed."""
+    taint, was = draft.view.spec.taint, before.view.spec.taint
+    if taint.effect == was.effect or taint.time_added != was.time_added:
+        return draft
+    view = replace(draft.view, spec=replace(draft.view.spec, taint=replace(taint, time_added=None)))
+    return Draft.of_view(draft.kind, view).with_metadata(draft.metadata)
 
 
 def unsettled(draft: Draft, before: Draft) -> list[FieldError]:

@@ -15,6 +15,7 @@ from dray.allocator.verify import Finding, Given, verify
 from dray.allocator.wants import named
 from dray.api.core import Node
 from dray.api.resource import AllocationResult, ResourceClaim
+from dray.api.tainting import all_under
 from dray.errors import AllocationFault
 from dray.sim.bundle import Bundle
 
@@ -31,7 +32,7 @@ class Audited:
 
 def audit(bundle: Bundle, door: Admission) -> Iterator[Audited]:
     """Judge every claim of a bundle that has devices."""
-    slices = tuple(door.slices(bundle.slices))
+    slices = tuple(all_under(door.slices(bundle.slices), door.rules(bundle.rules)))
     judge = door.judge()
     held = [claim for claim in bundle.claims if claim.status.allocation is not None]
     for claim in held:

@@ -23,7 +23,13 @@ from dray.api.core import Namespace, Node, Pod
 from dray.api.defaults import with_defaults
 from dray.api.kinds import Kind
 from dray.api.meta import ObjectMeta
-from dray.api.resource import DeviceClass, ResourceClaim, ResourceClaimTemplate, ResourceSlice
+from dray.api.resource import (
+    DeviceClass,
+    DeviceTaintRule,
+    ResourceClaim,
+    ResourceClaimTemplate,
+    ResourceSlice,
+)
 from dray.errors import DecodeError, InputError
 from dray.lint.identity import Known, Workload, identify
 from dray.manifests import Document, Source, expanded
@@ -63,6 +69,7 @@ class Bundle:
     pods: tuple[Pod, ...] = ()
     namespaces: tuple[Namespace, ...] = ()
     classic_claims: tuple[ClassicClaim, ...] = ()
+    rules: tuple[DeviceTaintRule, ...] = ()
     remarks: tuple[str, ...] = ()
     node_remarks: tuple[str, ...] = ()
     places: Mapping[Key, Spot] = field(default_factory=dict)
@@ -91,6 +98,7 @@ def gather(documents: Iterable[Document], *, now: str) -> Bundle:
         pods=desk.of(Pod),
         namespaces=desk.of(Namespace),
         classic_claims=desk.of(ClassicClaim),
+        rules=desk.of(DeviceTaintRule),
         remarks=(*desk.remarks, *desk.set_aside()),
         node_remarks=tuple(said),
         places=desk.places,

@@ -26,6 +26,7 @@ from dray.allocator.usage import Usage
 from dray.allocator.wants import Ask, ask_of, named
 from dray.api.core import Node, Pod
 from dray.api.resource import AllocationResult, ConsumerReference, ResourceClaim
+from dray.api.tainting import all_under
 from dray.claims.naming import Name
 from dray.errors import AllocationFault
 from dray.placement.plugins.devices import out_of_reach, rank
@@ -86,7 +87,7 @@ Outcome = Placed | NotPlaced
 
 def stock_of(bundle: Bundle, door: Admission, judge: Judge | None = None) -> Stock:
     """What a bundle's nodes see, with what its claims hold already taken; selectors are CEL by default."""
-    slices = door.slices(bundle.slices)
+    slices = all_under(door.slices(bundle.slices), door.rules(bundle.rules))
     return Stock(slices, bundle.classes, Usage.of(bundle.claims), judge or door.judge())
 
 

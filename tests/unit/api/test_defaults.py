@@ -141,4 +141,4 @@ def test_an_object_that_says_everything_is_returned_itself():
 
 def test_the_time_of_arrival_is_the_callers():
     rows = [row for _, row in ROWS if row.value is NOW]
-    assert [row.field for row in rows] == ["spec.devices[].taints[].timeAdded"]
+    assert [row.field for row in rows] == ["spec.devices[].taints[].timeAdded", "spec.taint.timeAdded"]

@@ -65,6 +65,7 @@ BEHIND = {
         "DeviceSubRequest.tolerations",
         "DeviceRequestAllocationResult.tolerations",
     },
+    "DRADeviceTaintRules": set(),
     "DRAResourceClaimDeviceStatus": {"ResourceClaimStatus.devices"},
     "DRADeviceBindingConditions": {
         "Device.bindsToNode",
@@ -81,6 +82,7 @@ BEHIND = {
 UNGATED = {
     "AllocationResult": "devices nodeSelector",
     "CELDeviceSelector": "expression",
+    "Condition": "lastTransitionTime message observedGeneration reason status type",
     "ConsumerReference": "apiGroup name resource uid",
     "Device": "attributes capacity name",
     "DeviceAllocationConfiguration": "opaque requests source",
@@ -96,6 +98,11 @@ UNGATED = {
     "DeviceRequest": "exactly name",
     "DeviceRequestAllocationResult": "device driver pool request",
     "DeviceSelector": "cel",
+    "DeviceTaint": "effect key timeAdded value",
+    "DeviceTaintRule": "apiVersion kind metadata spec status",
+    "DeviceTaintRuleSpec": "deviceSelector taint",
+    "DeviceTaintRuleStatus": "conditions",
+    "DeviceTaintSelector": "device driver pool",
     "ExactDeviceRequest": "allocationMode count deviceClassName selectors",
     "NodeSelector": "nodeSelectorTerms",
     "NodeSelectorRequirement": "key operator values",

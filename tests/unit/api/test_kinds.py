@@ -30,6 +30,7 @@ def test_what_is_served():
         "ResourceClaim.resource.k8s.io": ("v1", "v1beta2", "v1beta1"),
         "ResourceClaimTemplate.resource.k8s.io": ("v1", "v1beta2", "v1beta1"),
         "ResourceSlice.resource.k8s.io": ("v1", "v1beta2", "v1beta1"),
+        "DeviceTaintRule.resource.k8s.io": ("v1", "v1beta2"),
         "ResourceClass.cdi.k8s.io": ("v1alpha1",),
         "ResourceClaim.cdi.k8s.io": ("v1alpha1",),
     }

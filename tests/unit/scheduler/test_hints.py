@@ -18,7 +18,7 @@ from dray.api.classic import (
 )
 from dray.api.core import Namespace, Node, NodeSpec, NodeStatus, Pod, PodSpec, PodStatus, Taint
 from dray.api.core.pod import Container, PodCondition, PodResourceClaimStatus, SchedulingGate
-from dray.api.meta import ObjectMeta, OwnerRef
+from dray.api.meta import Condition, ObjectMeta, OwnerRef
 from dray.api.resource import (
     AllocatedDeviceStatus,
     AllocationResult,
@@ -31,6 +31,10 @@ from dray.api.resource import (
     DeviceRequestAllocationResult,
     DeviceSelector,
     DeviceTaint,
+    DeviceTaintRule,
+    DeviceTaintRuleSpec,
+    DeviceTaintRuleStatus,
+    DeviceTaintSelector,
     ResourceClaim,
     ResourceClaimStatus,
     ResourcePool,
@@ -90,6 +94,16 @@ def classic(
             reserved_for=tuple(OwnerRef(kind="Pod", name=user, uid=user) for user in users),
         ),
     )
+
+
+def rule(device: str = "gpu", effect: str = "NoSchedule") -> DeviceTaintRule:
+    spec = DeviceTaintRuleSpec(
+        device_selector=DeviceTaintSelector(device=device), taint=DeviceTaint(key="sick", effect=effect)
+    )
+    return DeviceTaintRule(metadata=META, spec=spec)
+
+
+TOLD = replace(rule(), status=DeviceTaintRuleStatus(conditions=(Condition(type="EvictionInProgress"),)))
 
 
 def published(*devices: Device, generation: int = 1) -> ResourceSlice:
@@ -165,6 +179,11 @@ ROWS = [
     ("a slice has another device", published(GPU), published(GPU, OTHER), {DEVICES}),
     ("a device lost its taint", published(TAINTED), published(GPU), {DEVICES}),
     ("a pool has a new generation", published(GPU), published(GPU, generation=2), {DEVICES}),
+    ("a rule came", None, rule(), set()),
+    ("a rule went", rule(), None, {DEVICES}),
+    ("a rule selects others", rule(), rule("other"), {DEVICES}),
+    ("a rule has another effect", rule(), rule(effect="None"), {DEVICES}),
+    ("the status of a rule was written", rule(), TOLD, set()),
     ("a slice was seen again", published(GPU), seen_later(published(GPU)), set()),
     ("a class came", None, device_class("true"), {CLASS}),
     ("a class means something else", device_class("true"), device_class("false"), {CLASS}),

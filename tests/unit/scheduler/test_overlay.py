@@ -9,7 +9,13 @@ from msgspec.structs import replace
 from dray.allocator.admit import Admission
 from dray.api.core import Pod
 from dray.api.meta import ObjectMeta
-from dray.api.resource import ResourceSlice
+from dray.api.resource import (
+    DeviceTaint,
+    DeviceTaintRule,
+    DeviceTaintRuleSpec,
+    DeviceTaintSelector,
+    ResourceSlice,
+)
 from dray.gates import GateSet
 from dray.placement.resources import NOTHING, needs_of
 from dray.placement.snapshot import Snapshot
@@ -35,8 +41,8 @@ def published(name: str, devices: int = 2, **more: Any) -> ResourceSlice:
     return make.published(*found, name=name, pool=name, **({"node_name": name} | more))
 
 
-def overlay(*nodes: str) -> Overlay:
-    made = Overlay(OPEN)
+def overlay(*nodes: str, door: Any = OPEN) -> Overlay:
+    made = Overlay(door)
     for name in nodes:
         made.saw_node(node(name))
         made.saw_slice(published(name))
@@ -194,3 +200,47 @@ def test_classes_come_and_go() -> None:
     assert set(here.photograph().stock.classes) == {"x"}
     here.lost_class(make.device_class("x"))
     assert set(here.photograph().stock.classes) == set()
+
+
+def rule(name: str = "r", effect: str = "NoSchedule", **selector: str) -> DeviceTaintRule:
+    spec = DeviceTaintRuleSpec(
+        device_selector=DeviceTaintSelector(**selector), taint=DeviceTaint(key="sick", effect=effect)
+    )
+    return DeviceTaintRule(metadata=ObjectMeta(name=name), spec=spec)
+
+
+GATES = Admission(GateSet.default())
+
+
+def tainted(snapshot: Snapshot, name: str) -> int:
+    return sum(1 for content in snapshot.seats[name].shape.contents if content.taints)
+
+
+def test_a_taint_rule_changes_what_only_those_nodes_see_that_see_its_devices() -> None:
+    here = overlay("a", "b", door=GATES)
+    before = here.photograph()
+    here.saw_rule(rule(pool="a", device="d1"))
+    seen = here.photograph()
+    assert (tainted(seen, "a"), tainted(seen, "b")) == (1, 0)
+    assert seen.seats["b"] is before.seats["b"]
+    here.saw_slice(published("a", devices=3))
+    assert tainted(here.photograph(), "a") == 1
+    here.lost_rule(rule(pool="a", device="d1"))
+    here.lost_rule(rule("never seen"))
+    assert tainted(here.photograph(), "a") == 0
+
+
+def test_a_taint_rule_means_nothing_behind_a_closed_gate() -> None:
+    for gate in ("DRADeviceTaints", "DRADeviceTaintRules"):
+        here = Overlay(Admission(GateSet.default().changed({gate: False})))
+        here.saw_node(node("a"))
+        here.saw_slice(published("a"))
+        here.saw_rule(rule())
+        assert tainted(here.photograph(), "a") == 0
+
+
+def test_a_taint_rule_that_selects_nothing_here_changes_nothing() -> None:
+    here = overlay("a", door=GATES)
+    before = here.photograph()
+    here.saw_rule(rule(driver="another.example.com"))
+    assert here.photograph() is before

@@ -1,4 +1,4 @@
-"""The objects of `resource.k8s.io`: devices in slices, classes, claims, templates.
+"""The objects of `resource.k8s.io`: devices in slices, classes, claims, templates, taint rules.
 
 These are the internal form (`v1`) with every field of the specification and of the gates; older wire
 versions never get this far. Only shapes and small readings of one value live here: defaults, gates
@@ -44,6 +44,12 @@ from dray.api.resource.device import (
 )
 from dray.api.resource.deviceclass import DeviceClass, DeviceClassConfiguration, DeviceClassSpec
 from dray.api.resource.slice import ResourcePool, ResourceSlice, ResourceSliceSpec
+from dray.api.resource.taintrule import (
+    DeviceTaintRule,
+    DeviceTaintRuleSpec,
+    DeviceTaintRuleStatus,
+    DeviceTaintSelector,
+)
 from dray.api.resource.template import ResourceClaimTemplate, ResourceClaimTemplateSpec
 
 __all__ = [
@@ -73,6 +79,10 @@ __all__ = [
     "DeviceSelector",
     "DeviceSubRequest",
     "DeviceTaint",
+    "DeviceTaintRule",
+    "DeviceTaintRuleSpec",
+    "DeviceTaintRuleStatus",
+    "DeviceTaintSelector",
     "DeviceToleration",
     "ExactDeviceRequest",
     "ListAttribute",

@@ -15,11 +15,13 @@ from dray.api.fields import ROOT, Path
 from dray.api.resource import (
     DeviceClaim,
     DeviceSubRequest,
+    DeviceTaintRule,
     ExactDeviceRequest,
     ResourceClaim,
     ResourceClaimTemplate,
     ResourceSlice,
 )
+from dray.api.tainting import selects_everything
 from dray.api.validate import limits
 from dray.values.names import driver_name
 
@@ -85,6 +87,24 @@ def _slice(obj: ResourceSlice) -> Cautions:
         yield Caution(str(_SPEC.field("driver")), text)
 
 
+def _taint_rule(obj: DeviceTaintRule) -> Cautions:
+    path, effect = str(_SPEC.field("deviceSelector")), obj.spec.taint.effect
+    if obj.spec.device_selector is None:
+        yield Caution(path, "a rule without a selector selects no device; `{}` selects every device")
+    elif selects_everything(obj):
+        text = "the selector is empty: the rule taints every device of every driver"
+        yield Caution(path, text + _MEANING.get(effect, ""))
+
+
+_MEANING: Mapping[str, str] = MappingProxyType(
+    {
+        "NoExecute": ", and every pod that uses a device and does not tolerate it is evicted; with the "
+        "effect `None` its status says how many that would be",
+        "NoSchedule": ", and no device is given to requests that do not tolerate it",
+    }
+)
+
+
 def _pod(obj: Pod) -> Cautions:
     used = {claim.name for c in _containers_of(obj) for claim in c.resources.claims}
     for position, entry in enumerate(obj.spec.resource_claims):
@@ -103,6 +123,7 @@ _LOOKS: Mapping[type, Callable[[Any], Cautions]] = MappingProxyType(
         ResourceClaim: _claim,
         ResourceClaimTemplate: _template,
         ResourceSlice: _slice,
+        DeviceTaintRule: _taint_rule,
         Pod: _pod,
     }
 )

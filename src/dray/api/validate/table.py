@@ -35,6 +35,7 @@ from dray.api.validate.preparation import preparation, preparation_update
 from dray.api.validate.rules import Errors
 from dray.api.validate.slice import resource_slice, resource_slice_update
 from dray.api.validate.stored import fresh
+from dray.api.validate.taintrule import taint_rule, taint_rule_status
 from dray.api.validate.template import template, template_update
 from dray.values.names import Rule, dns_label, dns_subdomain, path_segment
 
@@ -73,6 +74,7 @@ RULES: Mapping[type, Rules] = MappingProxyType(
         ),
         resource.ResourceClaimTemplate: Rules(template, _nothing, template_update),
         resource.ResourceSlice: Rules(resource_slice, step=resource_slice_update),
+        resource.DeviceTaintRule: Rules(taint_rule, status=taint_rule_status),
         classic.ResourceClass: Rules(resource_class),
         classic.ClassicClaim: Rules(
             classic_claim,

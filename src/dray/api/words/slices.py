@@ -1,4 +1,4 @@
-"""The fields of slices and of the devices in them."""
+"""The fields of slices, of the devices in them, and of the rules that taint devices."""
 
 from __future__ import annotations
 
@@ -15,6 +15,10 @@ from dray.api.resource import (
     DeviceCapacity,
     DeviceCounterConsumption,
     DeviceTaint,
+    DeviceTaintRule,
+    DeviceTaintRuleSpec,
+    DeviceTaintRuleStatus,
+    DeviceTaintSelector,
     ListAttribute,
     ResourcePool,
     ResourceSlice,
@@ -119,7 +123,27 @@ SLICES: Mapping[type, Mapping[str, str]] = MappingProxyType(
             "value": "More about it, like the value of a label.",
             "effect": "`NoSchedule` keeps new claims away, `NoExecute` also ends pods that use the device, "
             "`None` only informs. Required.",
-            "timeAdded": "Since when; filled in where it is missing.",
+            "timeAdded": "Since when; filled in where it is missing, and anew when the effect of a "
+            "DeviceTaintRule changes.",
+        },
+        DeviceTaintRule: {
+            "spec": "A taint, and the devices that get it.",
+            "status": "What the rule has done to pods, or would do.",
+        },
+        DeviceTaintRuleSpec: {
+            "deviceSelector": "The devices that get the taint: those that are everything it says. An empty "
+            "selector selects every device, none at all selects no device.",
+            "taint": "The taint. Of the effect `None` it only shows, in the status, what `NoExecute` would "
+            "do. Required.",
+        },
+        DeviceTaintSelector: {
+            "driver": "Only devices of this driver.",
+            "pool": "Only devices of pools of this name; several drivers may have one.",
+            "device": "Only devices of this name; several pools may have one.",
+        },
+        DeviceTaintRuleStatus: {
+            "conditions": "`EvictionInProgress` says whether pods still have to go, how many, and how many "
+            "went. At most 8.",
         },
     }
 )

@@ -1,0 +1,37 @@
+"""A taint rule: an administrator's taint on every device that a selector selects."""
+
+from __future__ import annotations
+
+from dray.api.meta import Condition, ObjectMeta, Value, Whole, always
+from dray.api.resource.device import DeviceTaint
+
+
+class DeviceTaintSelector(Value, frozen=True):
+    """Which devices: those that are everything it says. One that says nothing selects every device."""
+
+    driver: str | None = None
+    pool: str | None = None
+    device: str | None = None
+
+
+class DeviceTaintRuleSpec(Whole, frozen=True):
+    """A taint, and the devices that get it; without a selector it is none."""
+
+    device_selector: DeviceTaintSelector | None = None
+    taint: DeviceTaint = DeviceTaint()
+
+
+class DeviceTaintRuleStatus(Value, frozen=True):
+    """What the rule has done, or would do."""
+
+    conditions: tuple[Condition, ...] = ()
+
+
+class DeviceTaintRule(Whole, frozen=True):
+    """A taint that an administrator puts on devices, whoever publishes them."""
+
+    api_version: str = always("resource.k8s.io/v1")
+    kind: str = always("DeviceTaintRule")
+    metadata: ObjectMeta = ObjectMeta()
+    spec: DeviceTaintRuleSpec = DeviceTaintRuleSpec()
+    status: DeviceTaintRuleStatus = DeviceTaintRuleStatus()
