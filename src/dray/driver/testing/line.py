@@ -1,0 +1,193 @@
+"""The line to a driver: who it says it is, and its calls, whichever version they are made in.
+
+Theory of operation: the suite is given a socket. If it answers a registration, that tells the name of the
+driver, its versions and the socket that it serves; otherwise the socket itself is taken for that one, and
+each version is asked for. A call without claims does no harm and shows whether somebody answers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final
+
+import grpc
+import grpc.aio
+
+from dray.driver.testing.verdicts import Wrong
+from dray.errors import InputError
+from dray.wire import services, sockets
+
+PATIENCE: Final = 30.0
+"""Seconds that a driver has for an answer, and for coming back."""
+_PAUSE: Final = 0.1
+_VERSIONS: Final[Mapping[str, services.Service]] = MappingProxyType(
+    {"v1": services.DRA_V1, "v1beta1": services.DRA_V1BETA1}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """A claim as an agent names it to a driver."""
+
+    namespace: str
+    name: str
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A device that a driver says is ready."""
+
+    requests: tuple[str, ...]
+    pool: str
+    device: str
+    cdi: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a driver says about one claim."""
+
+    devices: tuple[Made, ...] = ()
+    error: str = ""
+
+    @property
+    def cdi(self) -> tuple[str, ...]:
+        return tuple(name for device in self.devices for name in device.cdi)
+
+
+@dataclass(frozen=True, slots=True)
+class Introduction:
+    """Who answers at a socket, and how it may be asked."""
+
+    driver: str
+    endpoint: Path
+    versions: tuple[str, ...]
+    offered: tuple[str, ...] = ()
+    """What its registration lists; empty when it was not asked by way of one."""
+
+
+class Line:
+    """Calls a driver."""
+
+    def __init__(self, introduction: Introduction, channel: Any) -> None:
+        self.introduction = introduction
+        self.channel = channel
+        self._stubs = {name: services.Stub(channel, service) for name, service in _VERSIONS.items()}
+
+    async def prepare(self, *claims: Ref, version: str = "") -> dict[str, Answer]:
+        """What the driver answers, by the uid of each claim; `Wrong` when the whole call comes to nothing."""
+        reply = await self._call("NodePrepareResources", claims, version)
+        return {uid: _answer(entry) for uid, entry in reply.claims.items()}
+
+    async def unprepare(self, *claims: Ref, version: str = "") -> dict[str, str]:
+        """The errors of a call to give claims back, by uid; empty where it went well."""
+        reply = await self._call("NodeUnprepareResources", claims, version)
+        return {uid: str(entry.error) for uid, entry in reply.claims.items()}
+
+    async def back(self) -> None:
+        """Wait until the driver answers, after it was away."""
+        end = asyncio.get_running_loop().time() + PATIENCE
+        while True:
+            try:
+                await self._ask("NodePrepareResources", (), self.introduction.versions[0], 5)
+                return
+            except grpc.aio.AioRpcError as refused:
+                if asyncio.get_running_loop().time() > end:
+                    raise Wrong(
+                        f"the driver does not answer {PATIENCE:g} seconds after it was restarted: "
+                        f"{_said(refused)}"
+                    ) from None
+            await asyncio.sleep(_PAUSE)
+
+    async def _call(self, method: str, claims: Sequence[Ref], version: str) -> Any:
+        try:
+            return await self._ask(method, claims, version or self.introduction.versions[0], PATIENCE)
+        except grpc.aio.AioRpcError as refused:
+            raise Wrong(f"{method} failed as a whole with {_said(refused)}") from None
+
+    async def _ask(self, method: str, claims: Sequence[Ref], version: str, patience: float) -> Any:
+        stub = self._stubs[version]
+        named = [
+            stub.service.message("Claim")(namespace=ref.namespace, name=ref.name, uid=ref.uid)
+            for ref in claims
+        ]
+        request = stub.service.methods[method].request(claims=named)
+        return await stub.call(method, request, timeout=patience)
+
+
+def _answer(entry: Any) -> Answer:
+    devices = tuple(
+        Made(
+            tuple(each.request_names),
+            str(each.pool_name),
+            str(each.device_name),
+            tuple(each.cdi_device_ids),
+        )
+        for each in entry.devices
+    )
+    return Answer(devices, str(entry.error))
+
+
+def _said(refused: grpc.aio.AioRpcError) -> str:
+    return f"{refused.code().name}: {refused.details()}"
+
+
+async def registration(socket: Path) -> Any:
+    """What a registration at this socket says; None when the socket serves none."""
+    async with sockets.channel(socket) as channel:
+        stub = services.Stub(channel, services.REGISTRATION)
+        request = services.REGISTRATION.message("InfoRequest")()
+        try:
+            return await stub.call("GetInfo", request, timeout=PATIENCE)
+        except grpc.aio.AioRpcError as refused:
+            if refused.code() is grpc.StatusCode.UNIMPLEMENTED:
+                return None
+            raise InputError(f"nobody answers at `{socket}`: {_said(refused)}") from None
+
+
+async def introduced(socket: Path, driver: str) -> Introduction:
+    """Who answers at a socket; `InputError` when nobody does, or nobody that we know how to speak to."""
+    told = await registration(socket)
+    if told is not None:
+        endpoint = Path(told.endpoint) if told.endpoint else socket
+        offered = tuple(told.supported_versions)
+        versions = await _answered(endpoint)
+        return Introduction(str(told.name), endpoint, versions, offered)
+    if not driver:
+        raise InputError(
+            f"`{socket}` serves no registration, so it does not say whose it is; give --driver NAME"
+        )
+    return Introduction(driver, socket, await _answered(socket))
+
+
+async def _answered(endpoint: Path) -> tuple[str, ...]:
+    """The versions in which a socket answers, the preferred one first."""
+    found, refusals = [], []
+    async with sockets.channel(endpoint) as channel:
+        for name, service in _VERSIONS.items():
+            request = service.methods["NodePrepareResources"].request()
+            try:
+                await services.Stub(channel, service).call("NodePrepareResources", request, timeout=PATIENCE)
+            except grpc.aio.AioRpcError as refused:
+                if refused.code() is not grpc.StatusCode.UNIMPLEMENTED:
+                    refusals.append(_said(refused))
+                continue
+            found.append(name)
+    if not found:
+        why = refusals[0] if refusals else "it serves neither DRA v1 nor DRA v1beta1"
+        raise InputError(f"no driver answers at `{endpoint}`: {why}")
+    return tuple(found)
+
+
+@asynccontextmanager
+async def open_line(socket: Path, driver: str = "") -> AsyncIterator[Line]:
+    """A line to the driver at a socket, of a registration or of its own."""
+    introduction = await introduced(socket, driver)
+    async with sockets.channel(introduction.endpoint) as channel:
+        yield Line(introduction, channel)

@@ -1,0 +1,1 @@
+"""The kit for drivers, and the suite that drivers are held against."""
