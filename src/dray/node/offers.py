@@ -36,7 +36,7 @@ class Refused(NamedTuple):
 
 
 def judged(said: Any, socket: Path, inside: Sequence[Path] = ()) -> Offer | Refused:
-    """The offer of a driver that registers at `socket`; its endpoint lies in one of `inside`, if any is given."""
+    """The offer of a driver that registers at `socket`; its endpoint must lie in `inside`, unless empty."""
     faults = driver_name(said.name)
     if faults:
         return Refused(f"`{plain(said.name)}` is no name of a driver: {faults[0].text}")
