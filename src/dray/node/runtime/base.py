@@ -1,9 +1,9 @@
 """What a container is to a node: how it is started, found again, and how it ended.
 
 Theory of operation: a container is named by its pod, its name and which attempt it is, so that an agent that
-lost its memory can ask for it by a name it can work out. A runtime starts it, and from then on the container is
-its own: it goes on when the agent ends, and `running` finds it again, also when it ended in between. What a
-runtime refuses is a value; a container whose command could not be executed has an exit like any other.
+lost its memory can ask for it by a name it can work out. A runtime starts it, and from then on the container
+is its own: it goes on when the agent ends, and `running` finds it again, also when it ended in between. What
+a runtime refuses is a value; a container whose command could not be executed has an exit like any other.
 
 Rules for this file: nothing here does anything; the ways to run containers are beside it.
 """

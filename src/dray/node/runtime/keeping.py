@@ -1,0 +1,344 @@
+"""How runtimes use keepers: start one per container, find them again, and learn how containers ended.
+
+Theory of operation: everything about a container is in one directory named after it, so nothing has to be
+remembered. A keeper lives when the process that `state` names started when `state` says, in this boot; its
+end is awaited on the process itself, whoever started it. When it has ended without an `exit`, a second keeper
+is sent to finish what the first could not.
+
+Rules for this file: nothing here forks (see `posix_spawn`): the agent has threads and gRPC channels.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import marshal
+import os
+import re
+import shutil
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+import dray
+from dray.clock import Clock, SystemClock
+from dray.node.runtime.base import UNKNOWN, ContainerId, Exit, Found, Launch, NotStarted, Started
+from dray.node.runtime.keeper import files, processes
+from dray.node.runtime.keeper.program import END
+
+LOG_LIMIT: Final = 10 * 1024 * 1024
+LOG_KEEP: Final = 2
+_PROGRAM: Final = (
+    "import sys;sys.path.append(sys.argv[1]);"
+    "from dray.node.runtime.keeper.program import main;sys.exit(main(*sys.argv[2:]))"
+)
+_ABOUT: Final = "container.json"
+_NAME: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
+_ENDS_IN: Final = processes.ENDS_IN + 5.0
+_FINISHES: Final = 100
+
+
+class About(msgspec.Struct, frozen=True):
+    """What a keeper need not know about its container."""
+
+    pod_name: str = ""
+    namespace: str = ""
+
+
+class _Line(NamedTuple):
+    """A keeper that lives: its process, when that started, and when the container did."""
+
+    pid: int
+    start: int
+    started_at: datetime
+
+
+def errand(argv: Sequence[str], *, timeout: float | None = None, told: str = "errand.log") -> dict[str, Any]:
+    """A program for a keeper to run."""
+    env = {"PATH": os.defpath}
+    return {"path": argv[0], "args": list(argv), "env": env, "timeout": timeout, "told": told}
+
+
+class Keepers:
+    """The keepers of a node's containers."""
+
+    def __init__(self, directory: Path, clock: Clock | None = None) -> None:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._directory = directory
+        self._clock = clock or SystemClock()
+        self._starting: set[ContainerId] = set()
+        self._ours: set[int] = set()
+
+    def home(self, container: ContainerId) -> Path:
+        """The directory of a container."""
+        return self._directory / str(container)
+
+    async def start(self, launch: Launch, orders: Mapping[str, Any]) -> Started | NotStarted:
+        """Start a container whose directory was prepared with `prepare`."""
+        container, home = launch.id, self.home(launch.id)
+        about = About(pod_name=launch.pod_name, namespace=launch.namespace)
+        self._starting.add(container)
+        try:
+            launch.log.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
+            (home / _ABOUT).write_bytes(msgspec.json.encode(about))
+            _private(home / files.ORDERS, marshal.dumps({**_NOTHING, **orders, "log": str(launch.log)}))
+            pid, ready = self._spawn(home, "keep")
+            said = await _read(ready)
+        except OSError as failed:
+            shutil.rmtree(home, ignore_errors=True)
+            return NotStarted("CreateContainerError", f"cannot start the keeper of `{launch.name}`: {failed}")
+        finally:
+            self._starting.discard(container)
+        if said or self._exit(container) is not None:
+            return Started(container)
+        await self._reaped(pid)
+        last = (home / files.NOTES).read_text("utf-8", "replace").strip().rpartition("\n")[2]
+        await self.remove(container)
+        return NotStarted("CreateContainerError", f"the keeper of `{launch.name}` ended at once: {last}")
+
+    def prepare(self, launch: Launch) -> Path | Started | NotStarted:
+        """Make the directory of a container that is not there yet."""
+        for what, name in (("uid", launch.pod_uid), ("container", launch.name)):
+            if not _NAME.fullmatch(name) or len(name) > 100:
+                message = f"{what} `{name}`: expected letters, digits and `- . _`, not more than 100"
+                return NotStarted("CreateContainerConfigError", message)
+        home = self.home(launch.id)
+        try:
+            home.mkdir(mode=0o700)
+        except FileExistsError:
+            return Started(launch.id)
+        except OSError as failed:
+            return NotStarted("CreateContainerError", f"cannot make a directory for the container: {failed}")
+        return home
+
+    def _spawn(self, home: Path, task: str) -> tuple[int, int]:
+        """Start a keeper; its process, and where it says that the container runs."""
+        ready, told = os.pipe()
+        notes = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
+        root = str(Path(dray.__file__).parent.parent)
+        options = ("-I", "-S", "-X", "no_debug_ranges", "-c", _PROGRAM, root, str(home), task)
+        try:
+            pid = os.posix_spawn(
+                sys.executable,
+                (sys.executable, *options),
+                {},
+                file_actions=[
+                    (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDWR, 0),
+                    (os.POSIX_SPAWN_DUP2, 0, 1),
+                    (os.POSIX_SPAWN_OPEN, 2, str(home / files.NOTES), notes, 0o600),
+                    (os.POSIX_SPAWN_DUP2, told, 3),
+                ],
+                setsid=True,
+                setsigmask=(),
+            )
+        except OSError:
+            os.close(ready)
+            raise
+        finally:
+            os.close(told)
+        self._ours.add(pid)
+        return pid, ready
+
+    async def wait(self, container: ContainerId) -> Exit:
+        """How a container ended, as soon as it did."""
+        while self.home(container).is_dir():
+            line = self._line(container)
+            if line is not None:
+                await self._reaped(line.pid, line.start)
+            elif container in self._starting:
+                await asyncio.sleep(0.05)
+            found = self._exit(container)
+            if found is not None:
+                return found
+            await self._settle(container)
+        now = self._clock.now()
+        return Exit(137, 0, UNKNOWN, now, now, "there is no such container on this node")
+
+    async def stop(self, container: ContainerId, grace_seconds: float) -> None:
+        """End a container, by force after a time."""
+        for number, seconds in ((signal.SIGTERM, grace_seconds), (END, _ENDS_IN), (signal.SIGKILL, _ENDS_IN)):
+            line = self._line(container)
+            if line is None:
+                break
+            if seconds > 0 and _tell(line, number):
+                _tell(line, signal.SIGCONT)
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(seconds):
+                        await self._reaped(line.pid, line.start)
+        await self._settle(container)
+
+    async def running(self) -> tuple[Found, ...]:
+        """All containers that are there."""
+        found = [container for name in os.listdir(self._directory) if (container := _named(name))]
+        return tuple([each for container in sorted(found) if (each := await self._found(container))])
+
+    async def remove(self, container: ContainerId) -> None:
+        """End a container and take its directory away."""
+        home = self.home(container)
+        if home.is_dir():
+            await self.stop(container, 0)
+            await asyncio.to_thread(shutil.rmtree, home, ignore_errors=True)
+
+    async def _found(self, container: ContainerId) -> Found | None:
+        await self._settle(container)
+        home = self.home(container)
+        if not home.is_dir():
+            return None
+        try:
+            about = msgspec.json.decode((home / _ABOUT).read_bytes(), type=About)
+        except (OSError, msgspec.DecodeError):
+            about = About()
+        line, ended = self._line(container), self._exit(container)
+        if line is None and ended is None:
+            ended = await self.wait(container)
+        started = ended.started_at if ended else line.started_at if line else self._clock.now()
+        return Found(container, about.pod_name, about.namespace, started, ended)
+
+    async def _settle(self, container: ContainerId) -> None:
+        """See to it that a container runs with its keeper or has an exit."""
+        home = self.home(container)
+        for _ in range(_FINISHES):
+            if container in self._starting or self._line(container) or not home.is_dir():
+                return
+            if (home / files.EXIT).exists():
+                return
+            if not (home / files.ORDERS).exists():
+                # The agent was killed before it had written them: there never was a container.
+                shutil.rmtree(home, ignore_errors=True)
+                return
+            pid, ready = self._spawn(home, "finish")
+            os.close(ready)
+            await self._reaped(pid)
+            await asyncio.sleep(0)
+        _private(home / files.EXIT, b"")
+
+    def _line(self, container: ContainerId) -> _Line | None:
+        state, _ = files.read_words(str(self.home(container) / files.STATE))
+        try:
+            pid, start = (int(word) for word in state["keeper"])
+            started_at = _moment(state["started"])
+            same_boot = state["boot"] == files.boot_id().split()
+        except (KeyError, ValueError, IndexError):
+            return None
+        found = processes.find(pid) if same_boot else None
+        if found is None or found[2] != start:
+            self._reap(pid)
+            return None
+        return _Line(pid, start, started_at)
+
+    def _exit(self, container: ContainerId) -> Exit | None:
+        path = self.home(container) / files.EXIT
+        if not path.exists():
+            return None
+        words, message = files.read_words(str(path))
+        try:
+            code, number = int(words["code"][0]), int(words["signal"][0])
+            started, finished = _moment(words["started"]), _moment(words["finished"])
+            return Exit(code, number, words["reason"][0], started, finished, message)
+        except (KeyError, ValueError, IndexError):
+            now = self._clock.now()
+            return Exit(137, 0, UNKNOWN, now, now, f"`{path}` does not say how the container ended")
+
+    async def _reaped(self, pid: int, start: int | None = None) -> None:
+        """Wait for the end of a keeper."""
+        await _ended(pid, start)
+        self._reap(pid)
+
+    def _reap(self, pid: int) -> None:
+        # Only children of this agent: a pid from a file may by now be a process that somebody else waits for.
+        if pid in self._ours:
+            with contextlib.suppress(ChildProcessError):
+                if os.waitpid(pid, os.WNOHANG)[0] == 0:
+                    return
+            self._ours.discard(pid)
+
+
+_NOTHING: Final[dict[str, Any]] = {
+    "argv": [],
+    "env": {},
+    "cwd": "/",
+    "user": None,
+    "group": None,
+    "groups": None,
+    "hooks": [],
+    "hook_state": "{",
+    "before": [],
+    "create": None,
+    "start": None,
+    "pid_file": "",
+    "after": [],
+    "mark": "",
+    "log_limit": LOG_LIMIT,
+    "log_keep": LOG_KEEP,
+}
+
+
+def _private(path: Path, content: bytes) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(content)
+
+
+def _named(name: str) -> ContainerId | None:
+    rest, _, attempt = name.rpartition("_")
+    uid, _, container = rest.rpartition("_")
+    return ContainerId(uid, container, int(attempt)) if uid and container and attempt.isdecimal() else None
+
+
+def _moment(words: Sequence[str]) -> datetime:
+    return datetime.fromtimestamp(float(words[0]), UTC)
+
+
+def _tell(line: _Line, number: int) -> bool:
+    """Send a signal to a keeper, and to nobody who got its pid since; False when it is gone."""
+    try:
+        descriptor = os.pidfd_open(line.pid)
+    except OSError:
+        return False
+    try:
+        found = processes.find(line.pid)
+        if found is None or found[2] != line.start:
+            return False
+        signal.pidfd_send_signal(descriptor, number)
+    except ProcessLookupError:
+        return False
+    finally:
+        os.close(descriptor)
+    return True
+
+
+async def _ended(pid: int, start: int | None) -> None:
+    """Wait until a process has ended."""
+    try:
+        descriptor = os.pidfd_open(pid)
+    except OSError:
+        return
+    try:
+        found = processes.find(pid)
+        if found is not None and start in (None, found[2]):
+            await _readable(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+async def _readable(descriptor: int) -> None:
+    loop, event = asyncio.get_running_loop(), asyncio.Event()
+    loop.add_reader(descriptor, event.set)
+    try:
+        await event.wait()
+    finally:
+        loop.remove_reader(descriptor)
+
+
+async def _read(descriptor: int) -> bytes:
+    """The first that comes through a pipe, and its end."""
+    try:
+        await _readable(descriptor)
+        return os.read(descriptor, 64)
+    finally:
+        os.close(descriptor)
