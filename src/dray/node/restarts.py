@@ -256,5 +256,11 @@ def phase_of(tales: Sequence[Tale], policy: str) -> str:
     return RUNNING
 
 
+def cut_short(tales: Sequence[Tale]) -> str:
+    """The phase of a pod that was ended from outside: it went well only if all its containers did."""
+    mains = [tale for tale in tales if tale.role is Role.MAIN]
+    return SUCCEEDED if all(_well(tale) for tale in mains) else FAILED
+
+
 def _any_running(tales: Sequence[Tale]) -> bool:
     return any(isinstance(tale.state, Running) for tale in tales)

@@ -56,11 +56,11 @@ class Health(msgspec.Struct, frozen=True):
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """What is true of the pod as a whole, besides its containers: why it ended, or why it cannot begin."""
+    """What is true of the pod as a whole, whatever its containers say: its phase, and why."""
 
+    phase: str
     reason: str = ""
     message: str = ""
-    failed: bool = False
 
 
 class Scene(msgspec.Struct, frozen=True):
@@ -92,7 +92,7 @@ def status_of(pod: Mapping[str, Any], scene: Scene, pace: Pace) -> Document:
     inits = [one for one, tale in zip(containers, scene.tales, strict=True) if tale.role is not Role.MAIN]
     mains = [one for one, tale in zip(containers, scene.tales, strict=True) if tale.role is Role.MAIN]
     before = pod.get("status") or {}
-    verdict = scene.verdict or Verdict()
+    verdict = scene.verdict or Verdict(phase)
     status: Document = {
         "phase": phase,
         "conditions": _conditions(before, scene, phase, [*inits, *mains]),
@@ -111,8 +111,8 @@ def status_of(pod: Mapping[str, Any], scene: Scene, pace: Pace) -> Document:
 
 
 def _phase(pod: Mapping[str, Any], scene: Scene) -> str:
-    if scene.verdict is not None and scene.verdict.failed:
-        return FAILED
+    if scene.verdict is not None:
+        return scene.verdict.phase
     return phase_of(scene.tales, policy_of(pod))
 
 
@@ -145,8 +145,7 @@ def _container(pod: Mapping[str, Any], tale: Tale, scene: Scene, pace: Pace) -> 
 def _shown(pod: Mapping[str, Any], tale: Tale, scene: Scene, pace: Pace) -> tuple[State, Ended | None]:
     """A container's state and last state, for people."""
     state = tale.state
-    finished = scene.verdict is not None and scene.verdict.failed
-    if isinstance(state, Ended) and not finished and restarts_again(tale, policy_of(pod)):
+    if isinstance(state, Ended) and scene.verdict is None and restarts_again(tale, policy_of(pod)):
         moment_due = next_start(tale, pace)
         if moment_due is not None and moment_due > scene.now:
             return Waiting(_BACK_OFF, _back_off(pod, tale, pace)), state
@@ -274,7 +273,7 @@ def _recalled(tale: Tale, told: Mapping[str, Any] | None) -> Tale:
     end, running = _read_end(state), state.get("running")
     recalled = msgspec.structs.replace(tale, restarts=count, last=last)
     if running is not None:
-        began = _seconds(running.get("startedAt"))
+        began = seconds_of(running.get("startedAt"))
         return msgspec.structs.replace(recalled, state=Running(str(told.get("containerID") or ""), began))
     if end is not None:
         return msgspec.structs.replace(recalled, state=end, crashes=1)
@@ -294,13 +293,14 @@ def _read_end(state: Mapping[str, Any]) -> Ended | None:
         reason=str(end.get("reason") or ""),
         message=str(end.get("message") or ""),
         signal=int(end.get("signal") or 0),
-        started=_seconds(end.get("startedAt")),
-        finished=_seconds(end.get("finishedAt")),
+        started=seconds_of(end.get("startedAt")),
+        finished=seconds_of(end.get("finishedAt")),
         id=str(end.get("containerID") or ""),
     )
 
 
-def _seconds(text: Any) -> float:
+def seconds_of(text: Any) -> float:
+    """A moment in an object as seconds since the epoch."""
     try:
         return datetime.fromisoformat(str(text).replace("Z", "+00:00")).timestamp()
     except ValueError:

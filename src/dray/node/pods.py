@@ -1,0 +1,181 @@
+"""All pods of a node: each has its life, and what is left of pods that are gone is cleared away.
+
+Theory of operation: pods come from the informer, containers and claims that an earlier agent left come from
+the runtime and the record. At the start they are put together: a container whose pod is known goes on as
+part of its life, one whose pod is gone is stopped and its claims are given back. A life that breaks by a
+fault of ours is said and begun anew from what is there; the other pods do not notice.
+
+When the agent ends, containers go on. When it is told to take its containers down instead, it notes which
+pods it stopped, so that the next one starts them again whatever their restart policy says.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from dray.client.places import uid_of
+from dray.durable import Damaged, Newer, StateFile, remove
+from dray.node.life import Life
+from dray.node.restarts import Ended, Running, Waiting
+from dray.node.runtime.base import Found
+from dray.node.shop import Shop
+
+Document = dict[str, Any]
+
+PAUSED: Final = StateFile("dray node pause", 1)
+STOP_SECONDS: Final = 10.0
+"""The longest time for containers that are stopped because their agent goes."""
+_AGAIN_SECONDS: Final = 5.0
+"""After so long a life that broke is begun anew."""
+
+
+class Pods:
+    """The pods of one node."""
+
+    def __init__(self, shop: Shop, root: Path) -> None:
+        self._shop = shop
+        self._paused = root / "paused"
+        self._lives: dict[str, Life] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._group: asyncio.TaskGroup | None = None
+
+    # --- what happens to pods ---
+
+    def see(self, pod: Document) -> None:
+        """A pod is bound to this node, or has changed."""
+        life = self._lives.get(uid_of(pod))
+        if life is None:
+            self._begin(Life(pod, self._shop))
+        else:
+            life.see(pod)
+
+    def changed(self, before: Document, pod: Document) -> None:
+        """A pod has changed; under its name there may be another one now."""
+        if uid_of(before) != uid_of(pod):
+            self.vanish(before)
+        self.see(pod)
+
+    def vanish(self, pod: Document) -> None:
+        """A pod is gone from the server."""
+        life = self._lives.get(uid_of(pod))
+        if life is not None:
+            life.vanish()
+
+    def look_again(self) -> None:
+        """The health of devices is different."""
+        for life in self._lives.values():
+            life.look_again()
+
+    def life(self, namespace: str, name: str, uid: str = "") -> Life | None:
+        """The life of a pod, the newest should there be two of its name."""
+        found = [
+            life
+            for life in self._lives.values()
+            if life.key == (namespace, name) and (not uid or life.uid == uid)
+        ]
+        return found[-1] if found else None
+
+    # --- the course of the agent ---
+
+    async def run(self, pods: Sequence[Document]) -> None:
+        """Take up what is there and live all pods, until cancelled; containers go on then."""
+        found = await self._shop.runtime.running()
+        resumed = self._resumed()
+        by_pod: dict[str, list[Found]] = {}
+        for one in found:
+            by_pod.setdefault(one.id.pod_uid, []).append(one)
+        known = {uid_of(pod) for pod in pods}
+        async with asyncio.TaskGroup() as group:
+            self._group = group
+            try:
+                for pod in pods:
+                    uid = uid_of(pod)
+                    self._begin(Life(pod, self._shop, by_pod.get(uid, ()), resumed=uid in resumed))
+                for uid in {*by_pod, *self._shop.claims.users()} - known:
+                    group.create_task(self._clear(uid, by_pod.get(uid, ())))
+                remove(self._paused)
+                await asyncio.Event().wait()
+            finally:
+                self._group = None
+
+    def _begin(self, life: Life) -> None:
+        assert self._group is not None, "pods are seen only while they are lived"
+        self._lives[life.uid] = life
+        self._tasks[life.uid] = self._group.create_task(self._lived(life))
+
+    async def _lived(self, life: Life) -> None:
+        while True:
+            try:
+                await life.run()
+                break
+            except Exception as broken:  # whatever it is, the other pods go on
+                self._shop.log.error("the life of a pod broke; it begins anew", pod=life.key, error=broken)
+            await self._shop.tempo.sleep(_AGAIN_SECONDS)
+            life = self._again(life, await self._shop.runtime.running())
+        if self._lives.get(life.uid) is life:
+            del self._lives[life.uid], self._tasks[life.uid]
+
+    def _again(self, life: Life, found: Iterable[Found]) -> Life:
+        mine = [one for one in found if one.id.pod_uid == life.uid]
+        new = Life(life.pod, self._shop, mine)
+        if life.vanished:
+            new.vanish()
+        self._lives[life.uid] = new
+        return new
+
+    async def _clear(self, uid: str, found: Iterable[Found]) -> None:
+        """Stop what runs of a pod that is gone, and give back its claims from what is known here."""
+        shop = self._shop
+        for one in found:
+            await shop.runtime.stop(one.id, 1.0)
+        while await shop.claims.release(uid) is not None:
+            await shop.claims.pause(uid)
+        for one in found:
+            await shop.runtime.remove(one.id)
+        shop.log.info("cleared what was left of a pod that is gone", pod_uid=uid)
+
+    # --- a pause ---
+
+    async def pause(self) -> None:
+        """Stop all containers so that the next agent starts them again; the pods stay as they are.
+
+        To be called after `run` was cancelled.
+        """
+        running = [one for one in await self._shop.runtime.running() if one.exit is None]
+        if not running:
+            return
+        PAUSED.write(self._paused, sorted({one.id.pod_uid for one in running}))
+        await asyncio.gather(*(self._shop.runtime.stop(one.id, STOP_SECONDS) for one in running))
+        for one in running:
+            await self._shop.runtime.remove(one.id)
+
+    def _resumed(self) -> frozenset[str]:
+        try:
+            read = PAUSED.read(self._paused)
+        except (Damaged, Newer) as broken:
+            self._shop.log.warning("which pods were stopped is not known", error=broken)
+            return frozenset()
+        return frozenset() if read is None else frozenset(msgspec.json.decode(read[1], type=list[str]))
+
+    # --- numbers ---
+
+    def running_pods(self) -> int:
+        """Pods that have a container running."""
+        return sum(
+            any(isinstance(tale.state, Running) for tale in life.containers.tales)
+            for life in self._lives.values()
+        )
+
+    def states(self) -> dict[str, int]:
+        """How many containers are in which state."""
+        counts = {"running": 0, "exited": 0, "created": 0}
+        words = {Running: "running", Ended: "exited", Waiting: "created"}
+        for life in self._lives.values():
+            for tale in life.containers.tales:
+                counts[words[type(tale.state)]] += 1
+        return counts
