@@ -15,15 +15,14 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypeAlias
 
-import msgspec
-
 from dray.api.meta import Condition
 from dray.api.resource import Device, NetworkDeviceData
 from dray.driver.devices import Pool
 from dray.values.quantity import Quantity
 from dray.wire.cdi import DeviceNode, Hook, Mount
 
-Schema: TypeAlias = type[msgspec.Struct]
+Schema: TypeAlias = Any
+"""A type that msgspec can read: usually a struct, `dict[str, str]`, or `dict` for anything."""
 Parameters: TypeAlias = Schema | Mapping[str, Schema] | None
 """One schema, or schemas by the `kind` that parameters say they are, or none: nothing is accepted then."""
 

@@ -20,6 +20,8 @@ import grpc
 import grpc.aio
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
+from dray.errors import DrayError
+
 Message = Any
 """A protobuf message; its class has the fields of its `.proto` file."""
 
@@ -109,6 +111,15 @@ OFFERED: Final[Mapping[str, Service]] = MappingProxyType(
 )
 """Services by the name under which a registration offers them, in the order in which they are preferred."""
 
+
+class Declined(DrayError):  # noqa: N818 - what is the case
+    """An answer that is a code of gRPC and a text, raised by whoever answers."""
+
+    def __init__(self, code: grpc.StatusCode, text: str) -> None:
+        super().__init__(text)
+        self.code = code
+
+
 Answering = Callable[[Message], Awaitable[Message]]
 Streaming = Callable[[Message], AsyncIterator[Message]]
 
@@ -152,8 +163,11 @@ def handler(service: Service, answers: Mapping[str, Answering | Streaming]) -> A
 
 
 def _answering(answer: Any) -> Any:
-    async def answered(request: Message, _context: Any) -> Message:
-        return await answer(request)
+    async def answered(request: Message, context: Any) -> Message:
+        try:
+            return await answer(request)
+        except Declined as declined:
+            await context.abort(declined.code, str(declined))
 
     return answered
 

@@ -1,0 +1,143 @@
+"""What a driver writes down about the claims it prepared, so that it can be read after any crash.
+
+Rules for this file: shapes, and the way between them and what authors see. Decoded parameters are not kept:
+whoever takes a device back knows which one it was, and an author who needs more keeps it with the device.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+from dray.driver.base import Claim, ClassicClaim, Consumer, Got
+from dray.values.quantity import Quantity
+
+
+class Stage(StrEnum):
+    """How far a claim has come."""
+
+    PREPARING = "preparing"
+    """Work has begun, and nobody knows how far it got."""
+    PREPARED = "prepared"
+    UNPREPARING = "unpreparing"
+    """Giving back has begun, and nobody knows how far it got."""
+
+
+class _Kept(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
+    """Base of what is kept; members that a later program wrote are passed over."""
+
+
+class KeptDevice(_Kept, frozen=True):
+    """A device of a claim, and what the agent was told about it."""
+
+    request: str = ""
+    subrequest: str = ""
+    pool: str = ""
+    device: str = ""
+    share_id: str = ""
+    consumed: dict[str, str] = {}
+    admin: bool = False
+
+
+class Answer(_Kept, frozen=True):
+    """A device in the reply to the agent."""
+
+    request: str = ""
+    pool: str = ""
+    device: str = ""
+    share_id: str = ""
+    cdi: tuple[str, ...] = ()
+    status: dict[str, Any] | None = None
+    """What goes into the claim about it."""
+
+
+class Entry(_Kept, frozen=True):
+    """A claim that this driver prepares, has prepared, or gives back."""
+
+    uid: str
+    namespace: str = ""
+    name: str = ""
+    classic: bool = False
+    attributes: dict[str, str] = {}
+    stage: Stage = Stage.PREPARING
+    boot_id: str = ""
+    devices: tuple[KeptDevice, ...] = ()
+    answers: tuple[Answer, ...] = ()
+    consumers: tuple[str, ...] = ()
+    """Uids of those that the claim was reserved for."""
+
+    @property
+    def label(self) -> str:
+        """The claim, for messages."""
+        return f"{self.namespace}/{self.name}" if self.name else self.uid
+
+    def claim(self) -> Claim | ClassicClaim:
+        """The claim as an author sees it."""
+        if self.classic:
+            return ClassicClaim(self.namespace, self.name, self.uid, self.attributes)
+        return Claim(
+            self.namespace,
+            self.name,
+            self.uid,
+            tuple(_got(each) for each in self.devices),
+            tuple(Consumer("", uid) for uid in self.consumers),
+        )
+
+
+class Returned(_Kept, frozen=True):
+    """A claim that was given back: late calls to prepare it are refused."""
+
+    uid: str
+    boot_id: str = ""
+    consumers: tuple[str, ...] = ()
+    """Uids of those it was reserved for then."""
+    at: float = 0.0
+    """Seconds since 1970."""
+
+
+def entry_of(claim: Claim | ClassicClaim, boot_id: str, consumers: tuple[str, ...] = ()) -> Entry:
+    """What is written down before work on a claim begins."""
+    if isinstance(claim, ClassicClaim):
+        return Entry(
+            uid=claim.uid,
+            namespace=claim.namespace,
+            name=claim.name,
+            classic=True,
+            attributes=dict(claim.attributes),
+            boot_id=boot_id,
+            consumers=consumers,
+        )
+    return Entry(
+        uid=claim.uid,
+        namespace=claim.namespace,
+        name=claim.name,
+        boot_id=boot_id,
+        devices=tuple(_kept(got) for got in claim.devices),
+        consumers=consumers or tuple(each.uid for each in claim.reserved_for),
+    )
+
+
+def _kept(got: Got) -> KeptDevice:
+    return KeptDevice(
+        request=got.request,
+        subrequest=got.subrequest,
+        pool=got.pool,
+        device=got.device,
+        share_id=got.share_id,
+        consumed={name: str(amount) for name, amount in got.consumed.items()},
+        admin=got.admin,
+    )
+
+
+def _got(kept: KeptDevice) -> Got:
+    return Got(
+        request=kept.request,
+        subrequest=kept.subrequest,
+        pool=kept.pool,
+        device=kept.device,
+        share_id=kept.share_id,
+        consumed={name: Quantity.parse(text) for name, text in kept.consumed.items()},
+        admin=kept.admin,
+    )

@@ -1,0 +1,78 @@
+"""Asking the API about claims: what they are, who has them reserved, whether anybody still wants them.
+
+Theory of operation: a claim is wanted while it exists under its uid and still has devices of this driver, or
+while a preparation stands by which the agent of this node says that it holds them: the agent will then give
+them back itself, once the pod's containers have ended. Clusters without our agents have no preparations.
+"""
+
+from __future__ import annotations
+
+from dray.api.classic import ClassicClaim
+from dray.api.preparation import Preparation
+from dray.api.resource import ResourceClaim
+from dray.client.client import Client
+from dray.client.failures import Forbidden, NotFound
+from dray.client.places import Selection
+from dray.driver.kept import Entry
+
+
+class Lookup:
+    """The API, as far as one driver on one node asks it about claims."""
+
+    def __init__(self, client: Client, driver: str, node: str) -> None:
+        self._client = client
+        self._driver = driver
+        self._node = node
+
+    async def claim(self, namespace: str, name: str) -> ResourceClaim | None:
+        """A claim as it is now."""
+        try:
+            return await self._client.get(ResourceClaim, name, namespace)
+        except NotFound:
+            return None
+
+    async def classic(self, uid: str) -> ClassicClaim | None:
+        """A classic claim, which is only known by its uid."""
+        listing = await self._client.list(ClassicClaim)
+        return next((each for each in listing.items if each.metadata.uid == uid), None)
+
+    async def consumers(self, entry: Entry) -> tuple[str, ...]:
+        """The uids of those that have a claim reserved."""
+        stored = await self._stored(entry)
+        return () if stored is None else tuple(each.uid for each in stored.status.reserved_for)
+
+    async def is_abandoned(self, entry: Entry) -> bool:
+        """Whether nobody wants a claim any more, and nobody else will give it back."""
+        if not entry.name:
+            return False  # what was known of it is lost; whoever holds it will say so
+        stored = await self._stored(entry)
+        if stored is not None and self._is_ours(stored):
+            return False
+        return not await self._stands(entry.uid)
+
+    async def _stored(self, entry: Entry) -> ResourceClaim | ClassicClaim | None:
+        if entry.classic:
+            return await self.classic(entry.uid)
+        if not entry.name:
+            return None
+        stored = await self.claim(entry.namespace, entry.name)
+        return stored if stored is not None and stored.metadata.uid == entry.uid else None
+
+    def _is_ours(self, stored: ResourceClaim | ClassicClaim) -> bool:
+        if isinstance(stored, ClassicClaim):
+            return stored.status.driver_name == self._driver
+        allocation = stored.status.allocation
+        results = () if allocation is None else allocation.devices.results
+        return any(each.driver == self._driver for each in results)
+
+    async def _stands(self, uid: str) -> bool:
+        """Whether the agent of this node says that it holds a claim; also when we may not know."""
+        if not await self._client.serves(Preparation):
+            return False
+        try:
+            listing = await self._client.list(
+                Preparation, select=Selection(fields=f"spec.nodeName={self._node}")
+            )
+        except Forbidden:
+            return True
+        return any(each.spec.claim.uid == uid for each in listing.items)

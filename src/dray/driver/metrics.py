@@ -1,0 +1,42 @@
+"""What a driver counts and times: calls of the agent, claims it holds, devices it publishes.
+
+Labels never hold names of claims or devices. Several drivers in one process are told apart by `driver`.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from dray.telemetry import metrics as numbers
+from dray.telemetry.metrics import Measure, Sort
+
+CALLS: Final = "dray_driver_claims_total"
+CALL_SECONDS: Final = "dray_driver_claim_seconds"
+HELD: Final = "dray_driver_held_claims"
+DEVICES: Final = "dray_driver_devices"
+PUBLISHED: Final = "dray_driver_publications_total"
+REGISTERED: Final = "dray_driver_registered"
+UNHEALTHY: Final = "dray_driver_unhealthy_devices"
+
+_SECONDS: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
+
+MEASURES: Final = numbers.table(
+    Measure(
+        CALLS,
+        Sort.COUNTER,
+        "Claims in calls of the agent, by what was asked (prepare, unprepare) and how it ended (ok, error)",
+        ("driver", "method", "result"),
+    ),
+    Measure(
+        CALL_SECONDS,
+        Sort.HISTOGRAM,
+        "Time to prepare a claim or to give it back, by what was asked",
+        ("driver", "method"),
+        _SECONDS,
+    ),
+    Measure(HELD, Sort.GAUGE, "Claims that this driver holds, by their stage", ("driver", "stage")),
+    Measure(DEVICES, Sort.GAUGE, "Devices that the driver told last", ("driver",)),
+    Measure(PUBLISHED, Sort.COUNTER, "Publications of the pools, by how they ended", ("driver", "result")),
+    Measure(REGISTERED, Sort.GAUGE, "Whether the agent has registered this driver", ("driver",)),
+    Measure(UNHEALTHY, Sort.GAUGE, "Devices that the driver told to be unhealthy", ("driver",)),
+)
