@@ -1,0 +1,83 @@
+"""Network cards that many containers share by bandwidth, and a fabric that is reached from every node.
+
+With `NIC_FABRIC=1` the driver also publishes the cards of the fabric, for the whole cluster; one node should.
+Cards of the node are given out before those of the fabric.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator
+from typing import Final
+
+from dray.driver import (
+    Capacity,
+    Claim,
+    Device,
+    DeviceStatus,
+    Driver,
+    Got,
+    NetworkDeviceData,
+    Pool,
+    Reach,
+    Ready,
+    device,
+    run,
+)
+
+ROOTS: Final = ("pci0000:01", "pci0000:02")
+ROOT: Final = "resource.kubernetes.io/pcieRoot"
+BANDWIDTH: Final = Capacity("10G", default="100M", min="100M", step="100M")
+
+
+class Nic(Driver):
+    """Two cards of 10 Gbit/s on every node, shared in steps of 100 Mbit/s."""
+
+    name = "nic.example.com"
+
+    def __init__(self, node: str = "", fabric: bool | None = None) -> None:
+        self.node = node
+        self._fabric = os.environ.get("NIC_FABRIC") == "1" if fabric is None else fabric
+
+    def devices(self) -> Iterator[Device | Pool]:
+        cards = [_card(f"eth{i}", {ROOT: root}) for i, root in enumerate(ROOTS)]
+        if not self._fabric:
+            yield from cards
+            return
+        yield Pool(self.node, cards, priority=100)
+        yield Pool("fabric", [_card("fabric0", {})], priority=1, nodes=Reach.ALL_NODES)
+
+    def prepare(self, claim: Claim) -> Iterator[Ready]:
+        for got in claim.devices:
+            name = f"NIC_{got.request.upper().replace('-', '_')}"
+            amount = got.consumed.get("bandwidth")
+            env = {
+                f"{name}_INTERFACE": got.device,
+                f"{name}_SHARE": got.share_id,
+                f"{name}_BANDWIDTH": "" if amount is None else str(amount),
+            }
+            yield Ready(got, env=env, status=DeviceStatus(network=_network(got)))
+
+
+def _card(name: str, attributes: dict[str, str]) -> Device:
+    return device(
+        name,
+        shared=True,
+        attributes={"interfaceName": name, **attributes},
+        capacity={"bandwidth": BANDWIDTH},
+    )
+
+
+def _network(got: Got) -> NetworkDeviceData:
+    """An address for a share: always the same one for the same share, so that asking twice does no harm."""
+    made = hashlib.sha256(f"{got.pool}/{got.device}/{got.share_id}".encode()).digest()
+    return NetworkDeviceData(
+        interface_name=got.device,
+        ips=(f"10.{made[0]}.{made[1]}.{made[2] % 254 + 1}/8",),
+        hardware_address=":".join(f"{byte:02x}" for byte in (0x02, *made[3:8])),
+    )
+
+
+if __name__ == "__main__":
+    run(Nic)
