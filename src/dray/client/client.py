@@ -100,6 +100,10 @@ class Client:
         """What the server says at any path that answers JSON, for example `/version`."""
         return read_json((await self._caller.call(Request("GET", path))).body)
 
+    async def ask(self, path: str, question: Mapping[str, Any]) -> Any:
+        """What the server answers to a question that it does not keep, for example an access review."""
+        return read_json((await self._caller.call(Request("POST", path, body=write_json(question)))).body)
+
     async def served_version(self, kind: Kind | type[msgspec.Struct]) -> str:
         """The version of the kind that goes over the wire."""
         return await self._served.version(row_of(kind))

@@ -1,0 +1,245 @@
+"""The node's own object: registered or adopted, kept up to date, with a sign of life beside it.
+
+Theory of operation: the object is made if it is not there; one that is there is adopted, and only what a node
+answers for is changed: labels that say what it is, the fingerprint of its certificate, its status. Labels
+that others set stay. The status is written when something in it changes and every few minutes besides; that
+the node lives is told by its lease, which costs the server less.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import platform
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from dray import __version__
+from dray.api.codec import view_of
+from dray.api.core import Node
+from dray.client.caller import TROUBLE
+from dray.client.changes import MergePatch, StrategicPatch
+from dray.client.client import Client
+from dray.client.failures import AlreadyExists, NotFound
+from dray.client.leases import Heartbeat, Pulse
+from dray.client.places import kind_called, uid_of
+from dray.client.tempo import Backoff
+from dray.clock import timestamp
+from dray.durable import boot_id
+from dray.telemetry.logs import Log
+
+NODE: Final = kind_called("Node")
+CERTIFICATE: Final = "dray.dev/serving-certificate"
+"""The SHA-256 of the certificate that the agent shows; the server connects to nothing that shows another."""
+LEASES: Final = "kube-node-lease"
+REFRESH_SECONDS: Final = 300.0
+
+_ARCHITECTURES: Final = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm", "i686": "386"}
+_PRESSURES: Final = (
+    ("MemoryPressure", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
+    ("DiskPressure", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
+    ("PIDPressure", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
+)
+
+Document = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What a node says about itself."""
+
+    name: str
+    address: str = "127.0.0.1"
+    port: int = 0
+    """Where its agent answers; 0 when it does not."""
+    fingerprint: str = ""
+    runtime: str = "process"
+    labels: Mapping[str, str] = field(default_factory=dict)
+    capacity: Mapping[str, str] = field(default_factory=dict)
+    """In place of what the machine has."""
+    max_pods: int = 110
+
+    @property
+    def all_labels(self) -> dict[str, str]:
+        machine = platform.machine()
+        return {
+            "kubernetes.io/hostname": self.name,
+            "kubernetes.io/os": platform.system().lower(),
+            "kubernetes.io/arch": _ARCHITECTURES.get(machine, machine),
+            **self.labels,
+        }
+
+    @property
+    def annotations(self) -> dict[str, str]:
+        return {CERTIFICATE: f"sha256:{self.fingerprint}"} if self.fingerprint else {}
+
+
+class Board:
+    """Where a node is announced."""
+
+    def __init__(self, client: Client, facts: Facts, log: Log) -> None:
+        self._client = client
+        self._facts = facts
+        self._log = log
+        self._tempo = client.habits.tempo
+        self._known: Document = _bare(facts)
+        self._ready: tuple[bool, str] = (True, "")
+        self._changed = asyncio.Event()
+        self.registered = asyncio.Event()
+        """Set when the server knows the node."""
+
+    @property
+    def node(self) -> Node:
+        """The node as the server last told it."""
+        seen: Node = view_of(NODE, self._known)
+        return seen
+
+    def set_ready(self, ready: bool, message: str = "") -> None:
+        """Say whether pods can run here."""
+        if self._ready != (ready, message):
+            self._ready = (ready, message)
+            self._changed.set()
+
+    async def run(self) -> None:
+        """Announce the node and keep it so, until cancelled."""
+        await self.register()
+        pulse = Pulse(self._facts.name, owner=self._owner())
+        heartbeat = Heartbeat(self._client, self._facts.name, LEASES, pulse)
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(heartbeat.run())
+            tasks.create_task(self._keep())
+
+    async def register(self) -> None:
+        """Make the node or adopt it, however long the server takes."""
+        backoff = Backoff(self._tempo, first=0.2, longest=10.0)
+        while True:
+            try:
+                await self._adopt()
+                break
+            except TROUBLE as trouble:
+                self._log.warning("the node cannot be registered yet", node=self._facts.name, error=trouble)
+                await backoff.wait()
+        self.registered.set()
+
+    async def _adopt(self) -> None:
+        facts = self._facts
+        try:
+            self._known = await self._client.create(_bare(facts))
+        except AlreadyExists:
+            marks = {"labels": facts.all_labels, "annotations": facts.annotations}
+            self._known = await self._client.patch(NODE, facts.name, MergePatch({"metadata": marks}))
+        await self._write()
+
+    async def _keep(self) -> None:
+        while True:
+            try:
+                async with asyncio.timeout(REFRESH_SECONDS):
+                    await self._changed.wait()
+            except TimeoutError:
+                pass
+            self._changed.clear()
+            try:
+                await self._write()
+            except NotFound:
+                self._log.warning("the node's object is gone; registering it anew", node=self._facts.name)
+                await self.register()
+            except TROUBLE as trouble:
+                self._log.warning("the node's status is not written", node=self._facts.name, error=trouble)
+                self._changed.set()
+                await self._tempo.sleep(2.0)
+
+    async def _write(self) -> None:
+        now = timestamp(self._tempo.clock.now())
+        status = node_status(self._facts, self._known, self._ready, now)
+        patch = StrategicPatch({"status": status})
+        self._known = await self._client.patch(NODE, self._facts.name, patch, subresource="status")
+
+    def _owner(self) -> Document:
+        return {"apiVersion": "v1", "kind": "Node", "name": self._facts.name, "uid": uid_of(self._known)}
+
+
+def _bare(facts: Facts) -> Document:
+    metadata: Document = {"name": facts.name, "labels": facts.all_labels}
+    if facts.annotations:
+        metadata["annotations"] = facts.annotations
+    return {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": {}}
+
+
+def node_status(facts: Facts, known: Document, ready: tuple[bool, str], now: str) -> Document:
+    """The status of a node, from what it is and what it said before."""
+    capacity = {**machine_capacity(), "pods": str(facts.max_pods), **facts.capacity}
+    status: Document = {
+        "capacity": capacity,
+        "allocatable": capacity,
+        "conditions": _conditions(known, ready, now),
+        "addresses": [
+            {"type": "InternalIP", "address": facts.address},
+            {"type": "Hostname", "address": facts.name},
+        ],
+        "nodeInfo": _about(facts.runtime),
+    }
+    if facts.port:
+        status["daemonEndpoints"] = {"kubeletEndpoint": {"Port": facts.port}}
+    return status
+
+
+def _conditions(known: Document, ready: tuple[bool, str], now: str) -> list[Document]:
+    before = {one.get("type"): one for one in (known.get("status") or {}).get("conditions") or ()}
+    well, why = ready
+    rows = [(name, False, reason, message) for name, reason, message in _PRESSURES]
+    word = "KubeletReady" if well else "KubeletNotReady"
+    rows.append(("Ready", well, word, why or "the agent takes pods"))
+    return [
+        {
+            "type": name,
+            "status": "True" if holds else "False",
+            "reason": reason,
+            "message": message,
+            "lastHeartbeatTime": now,
+            "lastTransitionTime": _since(before.get(name), "True" if holds else "False", now),
+        }
+        for name, holds, reason, message in rows
+    ]
+
+
+def _since(before: Mapping[str, Any] | None, status: str, now: str) -> str:
+    if before is None or before.get("status") != status:
+        return now
+    return str(before.get("lastTransitionTime") or now)
+
+
+def machine_capacity() -> dict[str, str]:
+    """What the machine has, as far as it tells."""
+    capacity = {"cpu": str(os.cpu_count() or 1)}
+    for line in _read("/proc/meminfo").splitlines():
+        if line.startswith("MemTotal:"):
+            capacity["memory"] = f"{line.split()[1]}Ki"
+    space = os.statvfs("/")
+    capacity["ephemeral-storage"] = f"{space.f_blocks * space.f_frsize // 1024}Ki"
+    return capacity
+
+
+def _about(runtime: str) -> dict[str, str]:
+    release = dict(line.partition("=")[::2] for line in _read("/etc/os-release").splitlines())
+    machine = platform.machine()
+    return {
+        "architecture": _ARCHITECTURES.get(machine, machine),
+        "bootID": boot_id(),
+        "containerRuntimeVersion": f"{runtime}://{__version__}",
+        "kernelVersion": platform.release(),
+        "kubeProxyVersion": "",
+        "kubeletVersion": f"v{__version__}",
+        "machineID": _read("/etc/machine-id").strip(),
+        "operatingSystem": platform.system().lower(),
+        "osImage": release.get("PRETTY_NAME", "").strip('"') or "unknown",
+        "systemUUID": "",
+    }
+
+
+def _read(path: str) -> str:
+    try:
+        return Path(path).read_text("utf-8", "replace")
+    except OSError:
+        return ""
