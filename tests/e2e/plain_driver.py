@@ -42,7 +42,9 @@ class Ways:
     versions: tuple[str, ...] = ("v1.DRAPlugin", "v1beta1.DRAPlugin", "v1.DRAResourceHealth")
     instance: str = ""
     endpoint: str | None = None
-    """What it says where it answers, when that is not true."""
+    """Where it says that it answers, when that is not true."""
+    says: str = ""
+    """What it says that it is called, when that is not true."""
 
     def registration(self) -> Path:
         return self.registry / f"{self.name}{self.instance}-reg.sock"
@@ -134,7 +136,7 @@ class PlainDriver:
         endpoint = str(self.ways.socket()) if self.ways.endpoint is None else self.ways.endpoint
         return answered(
             type=self.ways.type,
-            name=self.ways.name,
+            name=self.ways.says or self.ways.name,
             endpoint=endpoint,
             supported_versions=self.ways.versions,
         )
@@ -155,7 +157,10 @@ class PlainDriver:
             elif claim.uid not in self.empty:
                 for wanted, pool, device, cdi in await self._ready(claim):
                     entry.devices.add(
-                        request_names=[wanted], pool_name=pool, device_name=device, cdi_device_ids=[cdi]
+                        request_names=[wanted] if wanted else [],
+                        pool_name=pool,
+                        device_name=device,
+                        cdi_device_ids=[cdi],
                     )
         return reply
 

@@ -64,6 +64,8 @@ def claim_directory(directory: Path) -> None:
         raise InputError(f"`{directory}` must be a directory of its own, not a link or a file")
     if seen.st_uid != os.geteuid():
         raise InputError(f"`{directory}` belongs to user {seen.st_uid}, not to this one ({os.geteuid()})")
+    if seen.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise InputError(f"`{directory}` may be written to by others; `chmod go-w` it, or choose another one")
 
 
 def free_path(path: Path) -> None:
