@@ -87,7 +87,7 @@ GATES: Mapping[str, Gate] = MappingProxyType(
                 Stage.BETA,
                 True,
                 (_DRA,),
-                "taints that administrators put on devices: `DeviceTaintRule`; they need `DRADeviceTaints`, too",
+                "taints put on devices by administrators: `DeviceTaintRule`",
             ),
             Gate(
                 "DRAResourceClaimDeviceStatus",

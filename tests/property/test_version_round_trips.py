@@ -33,8 +33,9 @@ def test_V01_a_round_trip_loses_nothing(kind, version, data):  # noqa: N802
 )
 @given(data=st.data())
 def test_a_journey_through_all_versions_ends_where_it_began(kind, data):
-    start = codec.encode(data.draw(objects(kind)), "v1beta1")
+    oldest = kind.versions[-1]
+    start = codec.encode(data.draw(objects(kind)), oldest)
     text = start
-    for version in (*data.draw(st.permutations(kind.versions)), "v1beta2", "v1beta1"):
+    for version in (*data.draw(st.permutations(kind.versions)), "v1beta2", oldest):
         text = codec.encode(codec.decode(text).object, version)
     assert text == start

@@ -17,6 +17,7 @@ from typing import Final
 
 from dray.api.core import Pod
 from dray.api.resource import DeviceRequestAllocationResult, DeviceTaint, ResourceClaim
+from dray.api.tainting import rule_behind
 from dray.api.tolerating import tolerates
 from dray.claims import reservation
 
@@ -42,9 +43,10 @@ class Eviction:
     def why(self) -> str:
         """In words."""
         value = f"={self.taint.value}" if self.taint.value else ""
+        rule = f" from rule {rule_behind(self.taint)}" if rule_behind(self.taint) else ""
         return (
             f"device {'/'.join(self.place)} of claim {self.claim} has the taint {self.taint.key}{value}:"
-            f"{self.taint.effect}, and the request does not tolerate it"
+            f"{self.taint.effect}{rule}, and the request does not tolerate it"
         )
 
 

@@ -77,6 +77,7 @@ def controllers(client: Client, component: Component) -> Service:
             elect=component.elect,
             lease=component.lease or claim_keeping.LEASE,
             device_taints=component.gates.enabled("DRADeviceTaints"),
+            taint_rules=component.gates.enabled("DRADeviceTaintRules"),
             upkeep=component.upkeep,
             log=component.log,
         ),

@@ -47,7 +47,8 @@ SCHEDULER: Final = Rights(
     "scheduler",
     (
         f"{_R}: nodes pods",
-        f"{_R}: resourceslices.resource.k8s.io deviceclasses.resource.k8s.io",
+        f"{_R}: resourceslices.resource.k8s.io deviceclasses.resource.k8s.io"
+        " devicetaintrules.resource.k8s.io",
         f"{_R},patch: resourceclaims.resource.k8s.io",
         f"{_R}: resourceclaims.cdi.k8s.io",
         # The allocation and who may use it: `binding` is what servers ask for that tell it from the status.
@@ -64,7 +65,9 @@ CONTROLLER: Final = Rights(
     "controller",
     (
         f"{_R},delete: pods",
-        f"{_R}: resourceclaimtemplates.resource.k8s.io resourceslices.resource.k8s.io",
+        f"{_R}: resourceclaimtemplates.resource.k8s.io resourceslices.resource.k8s.io"
+        " devicetaintrules.resource.k8s.io",
+        "patch: devicetaintrules.resource.k8s.io/status",
         f"{_R},create,patch,delete: resourceclaims.resource.k8s.io resourceclaims.cdi.k8s.io",
         "patch: resourceclaims.resource.k8s.io/status resourceclaims.cdi.k8s.io/status",
         # Claims are born with the finalizer that keeps them while they have devices.

@@ -12,7 +12,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
+import msgspec
+
 from dray.api.classic import ClassicClaim
+from dray.api.resource import DeviceTaintRule
 from dray.client.caller import TROUBLE
 from dray.client.client import Client
 from dray.client.events import EventRecorder
@@ -22,8 +25,10 @@ from dray.client.tempo import Backoff
 from dray.controllers import metrics as measures
 from dray.controllers.accounts import AccountController
 from dray.controllers.claims import ClaimController
+from dray.controllers.devicetaints import DeviceTaints
 from dray.controllers.orphans import GRACE, OrphanController
 from dray.controllers.sights import Sights
+from dray.controllers.taintrules import PAUSE, RuleController
 from dray.controllers.taints import TaintController
 from dray.telemetry.logs import Log, silent
 from dray.telemetry.metrics import Metrics
@@ -44,6 +49,10 @@ class Choices:
     timing: Timing = USUAL
     device_taints: bool = True
     """Whether taints of devices evict pods."""
+    taint_rules: bool = True
+    """Whether rules put taints on devices; never without taints of devices."""
+    rule_pause: float = PAUSE
+    """Seconds after a change before the status of a rule is counted again."""
     upkeep: bool = False
     """Whether to do what `kube-controller-manager` does elsewhere: default accounts, pods of lost nodes."""
     node_grace: float = GRACE
@@ -105,9 +114,10 @@ class Controllers:
     async def _lead(self) -> None:
         client, choices = self._client, self._choices
         recorder = EventRecorder(client, NAME, choices.identity)
-        sights = self._sights = Sights(client, choices.log, classic=await self._serves_classic())
+        sights = self._sights = Sights(client, choices.log, classic=await self._serves(ClassicClaim))
         self._counts = measures.ClaimCounts(sights.claims)
-        members = self._members(sights, recorder)
+        rules = choices.taint_rules and await self._serves(DeviceTaintRule)
+        members = self._members(sights, recorder, DeviceTaints(client, choices.log, rules=rules))
         informers = [*sights.informers(), *(each for member in members for each in member.informers)]
         self._queues = [member.queue for member in members]
         try:
@@ -125,25 +135,28 @@ class Controllers:
             self.ready.clear()
             self._queues, self._sights, self._counts = [], None, None
 
-    def _members(self, sights: Sights, recorder: EventRecorder) -> list[Member]:
+    def _members(self, sights: Sights, recorder: EventRecorder, taints: DeviceTaints) -> list[Member]:
         client, choices, metrics = self._client, self._choices, self.metrics
         members: list[Member] = [
             ClaimController(client, sights, recorder, metrics, choices.log, workers=choices.workers)
         ]
         if choices.device_taints:
-            members.append(TaintController(client, sights, recorder, metrics, choices.log))
+            ending = TaintController(client, sights, taints, recorder, metrics, choices.log)
+            seen, pause = (taints, ending.evicted), choices.rule_pause
+            counting = RuleController(client, sights, seen, metrics, choices.log, pause=pause)
+            members += (ending, counting)
         if choices.upkeep:
             members.append(AccountController(client, metrics, choices.log))
             grace = choices.node_grace
             members.append(OrphanController(client, sights, recorder, metrics, choices.log, grace=grace))
         return members
 
-    async def _serves_classic(self) -> bool:
-        """Whether the server knows classic claims; it may not answer yet."""
+    async def _serves(self, kind: type[msgspec.Struct]) -> bool:
+        """Whether the server knows a kind that not all have; it may not answer yet."""
         backoff = Backoff(self._client.habits.tempo)
         while True:
             try:
-                return await self._client.serves(ClassicClaim)
+                return await self._client.serves(kind)
             except TROUBLE as failed:
                 self._choices.log.warning("the server does not say what it serves", why=str(failed))
                 await backoff.wait()

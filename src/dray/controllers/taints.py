@@ -1,32 +1,35 @@
 """Eviction for taints of devices: pods that use a device which got a taint they do not tolerate are deleted.
 
-Theory of operation: the taints of every published device are kept by its place. When a slice changes, the
-claims that were given one of its devices are found by index, and their pods are looked at; so are the pods of
-a claim that changes. A pod that must go later is looked at again then. What to do is in `claims/eviction`.
+Theory of operation: when a taint comes or goes, the claims that were given one of its devices are found by
+index, and their pods are looked at; so are the pods of a claim that changes. Whose pods those are is what the
+claim says in `reservedFor`, and not what pods say of their claims: a pod may have devices without naming any
+claim in its spec. A pod that must go later is looked at again then. What to do is in `claims/eviction`.
 
-Rules for this file: a pod is judged anew at the moment it is deleted, and the deletion names its uid. Rules
-for taints (`DeviceTaintRule`) are kept by the server and not acted on: a scheduler that does not know them
-would put the next pod on the same device.
+Rules for this file: a pod is judged anew at the moment it is deleted, and the deletion names its uid. What is
+said of it is said once, however often the deletion must be tried.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Any, Final
+from collections import Counter, OrderedDict
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import Final
 
 from dray.api.core import Pod
-from dray.api.resource import DeviceTaint, ResourceClaim, ResourceSlice
+from dray.api.resource import DeviceTaintRule, ResourceClaim
+from dray.api.tainting import rule_behind, selects
 from dray.claims import reservation
-from dray.claims.eviction import LONG_AGO, NO_EXECUTE, Eviction, Place, must_go
+from dray.claims.eviction import LONG_AGO, Eviction, Place, must_go
 from dray.client.changes import StrategicPatch
 from dray.client.client import Client, Deletion
 from dray.client.events import EventRecorder
 from dray.client.failures import Conflict, NotFound
-from dray.client.informer import Informer
 from dray.client.places import Key
 from dray.clock import timestamp
 from dray.controllers import metrics as measures
-from dray.controllers.sights import CONSUMER, Sights, ways
+from dray.controllers.devicetaints import DeviceTaints
+from dray.controllers.sights import CONSUMER, REMEMBERED, Sights
 from dray.controllers.workqueue import WorkQueue
 from dray.telemetry.logs import Log
 from dray.telemetry.metrics import Metrics
@@ -34,36 +37,62 @@ from dray.telemetry.metrics import Metrics
 QUEUE: Final = "device_taint_eviction"
 REASON: Final = "DeletionByDeviceTaintManager"
 TOLD: Final = "DeviceTaintManagerEviction"
+TARGET: Final = "DisruptionTarget"
 WORKERS: Final = 8
 _DEVICE: Final = "device"
+
+
+class Evicted:
+    """Who was evicted since the controller began, and how many for which rule."""
+
+    def __init__(self) -> None:
+        self._uids: OrderedDict[str, None] = OrderedDict()
+        self._counts: Counter[str] = Counter()
+
+    def note(self, eviction: Eviction) -> None:
+        self._uids[eviction.pod.metadata.uid] = None
+        if len(self._uids) > REMEMBERED:
+            self._uids.popitem(last=False)
+        rule = rule_behind(eviction.taint)
+        if rule:
+            self._counts[rule] += 1
+
+    def __contains__(self, uid: str) -> bool:
+        return uid in self._uids
+
+    def count(self, rule: str) -> int:
+        """How many pods went for a rule."""
+        return self._counts[rule]
+
+    def forget(self, rule: str) -> None:
+        """A rule is gone; another one of its name begins anew."""
+        self._counts.pop(rule, None)
 
 
 class TaintController:
     """Deletes pods that use devices they do not tolerate any more."""
 
     def __init__(
-        self, client: Client, sights: Sights, recorder: EventRecorder, metrics: Metrics, log: Log
+        self,
+        client: Client,
+        sights: Sights,
+        taints: DeviceTaints,
+        recorder: EventRecorder,
+        metrics: Metrics,
+        log: Log,
     ) -> None:
-        self._client, self._sights = client, sights
+        self._client, self._sights, self._taints = client, sights, taints
         self._recorder, self._metrics, self._log = recorder, metrics, log
         self._clock = client.habits.tempo.clock
-        self._slices = Informer(client, ResourceSlice, ways=ways(log))
-        self.informers: tuple[Informer[Any], ...] = (self._slices,)
-        sights.claims.add_index(_DEVICE, _places)
-        self._taints: dict[Place, dict[Key, tuple[DeviceTaint, ...]]] = {}
+        self.informers = taints.informers
+        self.evicted = Evicted()
+        self._marked: set[str] = set()
+        """Pods that were called targets, and are not deleted yet."""
+        sights.claims.add_index(_DEVICE, places)
         self.queue: WorkQueue[Key] = WorkQueue(QUEUE, client.habits.tempo, metrics)
-        self._listen()
-
-    def _listen(self) -> None:
-        self._slices.listen(
-            lambda new: self._slice_changed(None, new),
-            self._slice_changed,
-            lambda old: self._slice_changed(old, None),
-        )
-        self._sights.claims.listen(
-            lambda claim: self._claim_changed(claim), lambda _old, new: self._claim_changed(new)
-        )
-        self._sights.pods.listen(updated=self._pod_changed)
+        taints.listen(self._place_changed, self._rules_changed)
+        sights.claims.listen(self._claim_changed, lambda _old, new: self._claim_changed(new))
+        sights.pods.listen(self._pod_seen, self._pod_changed)
 
     async def run(self) -> None:
         """Watch over taints, until cancelled; the informers have seen everything once."""
@@ -74,35 +103,26 @@ class TaintController:
 
     # --- what wakes whom ---
 
-    def _slice_changed(self, old: ResourceSlice | None, new: ResourceSlice | None) -> None:
-        before, after = dict(_executing(old)), dict(_executing(new))
-        if before == after:
-            return
-        holder = new or old
-        assert holder is not None
-        key = Key("", holder.metadata.name)
-        for place in before.keys() | after.keys():
-            self._note(place, key, after.get(place, ()))
-            if before.get(place) != after.get(place):
-                for claim in self._sights.claims.by_index(_DEVICE, place):
-                    self._add_users(claim)
-
-    def _note(self, place: Place, key: Key, taints: tuple[DeviceTaint, ...]) -> None:
-        there = self._taints.setdefault(place, {})
-        if taints:
-            there[key] = taints
-        else:
-            there.pop(key, None)
-        if not there:
-            del self._taints[place]
-
-    def _claim_changed(self, claim: ResourceClaim) -> None:
-        if self._taints and any(place in self._taints for place in _places(claim)):
+    def _place_changed(self, place: Place) -> None:
+        for claim in self._sights.claims.by_index(_DEVICE, place):
             self._add_users(claim)
 
+    def _rules_changed(self, rules: Iterable[DeviceTaintRule]) -> None:
+        for claim in self._sights.claims.all():
+            if any(selects(rule, *place) for place in places(claim) for rule in rules):
+                self._add_users(claim)
+
+    def _claim_changed(self, claim: ResourceClaim) -> None:
+        if self._taints and any(any(self._taints.of(place)) for place in places(claim)):
+            self._add_users(claim)
+
+    def _pod_seen(self, pod: Pod) -> None:
+        if self._taints and pod.spec.node_name and self._claims_of(pod):
+            self.queue.add(Key(pod.metadata.namespace, pod.metadata.name))
+
     def _pod_changed(self, old: Pod, new: Pod) -> None:
-        if self._taints and new.spec.node_name and not old.spec.node_name and new.spec.resource_claims:
-            self.queue.add(Key(new.metadata.namespace, new.metadata.name))
+        if new.spec.node_name != old.spec.node_name or new.metadata.uid != old.metadata.uid:
+            self._pod_seen(new)
 
     def _add_users(self, claim: ResourceClaim) -> None:
         for consumer in claim.status.reserved_for:
@@ -112,10 +132,13 @@ class TaintController:
     # --- pods ---
 
     async def _look_at(self, key: Key) -> None:
-        eviction = self._judged(key)
+        pod = self._sights.pods.get(key.name, key.namespace)
+        eviction = None if pod is None else self._judged(pod)
+        left = 0.0 if eviction is None else (eviction.at - self._clock.now()).total_seconds()
+        if pod is not None and (eviction is None or left > 0):
+            await self._take_back(pod)
         if eviction is None:
             return
-        left = (eviction.at - self._clock.now()).total_seconds()
         if left > 0:
             self.queue.add_later(key, left)
             return
@@ -124,51 +147,67 @@ class TaintController:
             if eviction.at.year > LONG_AGO.year:  # a taint without a time was always there
                 self._metrics.observe(measures.EVICTION_SECONDS, -left)
 
-    def _judged(self, key: Key) -> Eviction | None:
-        pod = self._sights.pods.get(key.name, key.namespace)
-        if pod is None:
+    def _judged(self, pod: Pod) -> Eviction | None:
+        if pod.metadata.uid in self.evicted:
             return None
-        return must_go(pod, self._sights.claims.by_index(CONSUMER, pod.metadata.uid), self._taints_of)
+        return must_go(pod, self._claims_of(pod), self._taints.of)
 
-    def _taints_of(self, place: Place) -> Iterator[DeviceTaint]:
-        for taints in self._taints.get(place, {}).values():
-            yield from taints
+    def _claims_of(self, pod: Pod) -> list[ResourceClaim]:
+        return self._sights.claims.by_index(CONSUMER, pod.metadata.uid)
 
     async def _evict(self, eviction: Eviction) -> bool:
         """Delete a pod, saying why; False when it was gone already."""
         metadata = eviction.pod.metadata
-        self._recorder.record(eviction.pod, TOLD, f"the pod is deleted: {eviction.why}", warning=True)
-        condition = {
-            "type": "DisruptionTarget",
-            "status": "True",
-            "reason": REASON,
-            "message": f"Device taint manager: deleting due to NoExecute taint; {eviction.why}",
-            "lastTransitionTime": timestamp(self._clock.now()),
-        }
-        patch = StrategicPatch({"metadata": {"uid": metadata.uid}, "status": {"conditions": [condition]}})
         try:
-            await self._client.patch(Pod, metadata.name, patch, metadata.namespace, subresource="status")
+            if metadata.uid not in self._marked and not _is_target(eviction.pod):
+                await self._say_why(eviction)
             await self._client.delete(Pod, metadata.name, metadata.namespace, Deletion(uid=metadata.uid))
         except (NotFound, Conflict):
+            self._marked.discard(metadata.uid)
             return False  # the pod is gone, or another one has its name
+        self._marked.discard(metadata.uid)
+        self.evicted.note(eviction)
         self._log.info("a pod was evicted", pod=f"{metadata.namespace}/{metadata.name}", why=eviction.why)
         return True
 
+    async def _say_why(self, eviction: Eviction) -> None:
+        text = f"Device taint manager: deleting due to NoExecute taint; {eviction.why}"
+        await self._mark(eviction.pod, "True", text)
+        self._marked.add(eviction.pod.metadata.uid)
+        self._recorder.record(eviction.pod, TOLD, f"the pod is deleted: {eviction.why}", warning=True)
 
-def _places(claim: ResourceClaim) -> list[Place]:
+    async def _take_back(self, pod: Pod) -> None:
+        """A pod that may stay after all is not called a target: its deletion failed until the taint went."""
+        if pod.metadata.deletion_timestamp is not None or pod.metadata.uid not in self._marked:
+            return
+        with suppress(NotFound, Conflict):
+            await self._mark(pod, "False", "Device taint manager: the taint is gone")
+        self._marked.discard(pod.metadata.uid)
+
+    async def _mark(self, pod: Pod, status: str, message: str) -> None:
+        condition = {
+            "type": TARGET,
+            "status": status,
+            "reason": REASON,
+            "message": message,
+            "lastTransitionTime": timestamp(self._clock.now()),
+        }
+        metadata = pod.metadata
+        patch = StrategicPatch({"metadata": {"uid": metadata.uid}, "status": {"conditions": [condition]}})
+        await self._client.patch(Pod, metadata.name, patch, metadata.namespace, subresource="status")
+
+
+def _is_target(pod: Pod) -> bool:
+    """Whether it was said already that a pod must go for its devices."""
+    return any(
+        each.type == TARGET and each.status == "True" and each.reason == REASON
+        for each in pod.status.conditions
+    )
+
+
+def places(claim: ResourceClaim) -> list[Place]:
     """The devices a claim was given."""
     allocation = claim.status.allocation
     if allocation is None:
         return []
     return [(result.driver, result.pool, result.device) for result in allocation.devices.results]
-
-
-def _executing(holder: ResourceSlice | None) -> Iterable[tuple[Place, tuple[DeviceTaint, ...]]]:
-    """The devices of a slice whose taints end pods, with those taints."""
-    if holder is None:
-        return
-    spec = holder.spec
-    for device in spec.devices:
-        taints = tuple(taint for taint in device.taints if taint.effect == NO_EXECUTE)
-        if taints:
-            yield (spec.driver, spec.pool.name, device.name), taints

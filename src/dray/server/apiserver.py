@@ -64,6 +64,7 @@ from dray.server.reviewing import Reviewing
 from dray.server.routes import Routes
 from dray.server.service import Service
 from dray.server.showing import Showing
+from dray.server.taintreach import TaintReach
 from dray.server.upkeep import begin_with, first_documents, forget_the_past
 from dray.server.watching import Watching
 from dray.server.writing import Surroundings, Writing
@@ -212,6 +213,7 @@ class ApiServer:
         return [
             Namespaces(cache),
             ClaimNames(cache),
+            TaintReach(cache),
             Crowding(cache, self._choices.limits.max_objects_per_namespace, self.refused),
             *confinement(cache, access),
             Guard(cache, enforced=self._choices.ledger, on_denied=denied),

@@ -209,7 +209,8 @@ ROLES: tuple[RoleRow, ...] = (
         (
             *_CLAIM_KEEPING,
             *_ELECTION,
-            f"{_R}: nodes namespaces resourcequotas preparations.dray.dev {_CLASSES} {_SLICES}",
+            f"{_R}: nodes namespaces resourcequotas preparations.dray.dev {_CLASSES} {_SLICES} {_TAINTS}",
+            f"patch: {_TAINTS}/status",
             "delete: pods",
             f"{_R},create: serviceaccounts",
             "update,patch: resourcequotas/status",
