@@ -21,6 +21,8 @@ from dray.driver.base import (
     Setting,
 )
 from dray.driver.devices import BadDevice, Capacity, Pool, Reach, Slice, device
+from dray.driver.program import run
+from dray.driver.running import Kit, KitChoices
 from dray.values.quantity import Quantity
 from dray.values.semver import Version
 from dray.wire.cdi import DeviceNode, Hook, Mount
@@ -41,6 +43,8 @@ __all__ = [
     "Got",
     "HealthyDriver",
     "Hook",
+    "Kit",
+    "KitChoices",
     "Mount",
     "NetworkDeviceData",
     "Pool",
@@ -51,4 +55,5 @@ __all__ = [
     "Slice",
     "Version",
     "device",
+    "run",
 ]

@@ -117,10 +117,10 @@ class Work:
             if outcome.error:
                 self._log.error("cannot give devices back", driver=self._name, error=outcome.error)
 
-    async def settle(self) -> None:
-        """Until nothing is under way."""
-        while self._tasks:
-            await asyncio.wait(self._tasks)
+    async def settle(self, seconds: float) -> None:
+        """Until nothing is under way, but not longer than this: what is left counts as begun."""
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=seconds)
 
     # --- one at a time per claim, to the end ---
 

@@ -1,0 +1,232 @@
+"""A driver at work: everything that stands between an author's class, the agent and the API.
+
+Theory of operation: the book of prepared claims is brought in order first, then the sockets are served, so
+that claims can be given back even while the API does not answer. Beside that run the publication of devices,
+health, reports into claims, and one look at the start whether claims went away while nobody was here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from dray.client.caller import TROUBLE
+from dray.client.client import Client
+from dray.client.tempo import Backoff
+from dray.driver import metrics as m
+from dray.driver.author import Author
+from dray.driver.base import ClassicDriver, Driver
+from dray.driver.cdifiles import CdiFiles
+from dray.driver.devices import pools_of
+from dray.driver.healthy import Healthiness
+from dray.driver.prepared import Book, Passing, unwatched
+from dray.driver.publish import Publisher, Ways
+from dray.driver.serve import STOPPING_SECONDS, Registration, handlers, serving, sockets_of
+from dray.driver.status import Statuses
+from dray.driver.work import Tools, Work
+from dray.durable import boot_id
+from dray.errors import DrayError, InputError
+from dray.telemetry.logs import Log, silent
+from dray.telemetry.metrics import Metrics
+from dray.values.names import driver_name
+
+PLUGINS: Final = Path("/var/lib/kubelet/plugins")
+REGISTRY: Final = Path("/var/lib/kubelet/plugins_registry")
+CDI: Final = Path("/var/run/cdi")
+
+
+@dataclass(frozen=True)
+class KitChoices:
+    """Where a driver runs. Without a node it only publishes: devices that are attached by network."""
+
+    node: str = ""
+    plugins: Path = PLUGINS
+    registry: Path = REGISTRY
+    cdi: Path = CDI
+    state: Path | None = None
+    """Where the book is kept; inside the driver's directory in `plugins` when not given."""
+    instance: str = ""
+    """Tells processes of one driver on one node apart, for rolling updates: a pod's uid, for example."""
+    log: Log = field(default_factory=silent)
+    boot_id: str = field(default_factory=boot_id)
+    passing: Passing = unwatched
+
+
+class Kit:
+    """Runs one driver; a service like others, so that several can share a process."""
+
+    def __init__(self, driver: Driver, client: Client, choices: KitChoices) -> None:
+        if not isinstance(client, Client):
+            raise InputError(
+                f"driver `{driver.name}` needs a client of the API server and got `{client!r}`; "
+                "claims are read from there and devices are published there"
+            )
+        _judge_name(driver)
+        self.driver, self._client, self._choices = driver, client, choices
+        self.ready = asyncio.Event()
+        self.metrics = Metrics(m.MEASURES)
+        self._log, self._clock = choices.log, client.habits.tempo.clock
+        self._author = Author(driver)
+        self._changed = asyncio.Event()
+        self._health: Healthiness | None = None
+        self.registered = asyncio.Event()
+        """Set when an agent has accepted the driver."""
+        driver.node = choices.node
+        self._classic = isinstance(driver, ClassicDriver)
+
+    async def run(self) -> None:
+        """Serve, publish and keep order until cancelled."""
+        loop = asyncio.get_running_loop()
+
+        def listener() -> None:
+            loop.call_soon_threadsafe(self._hear)
+
+        self.driver.listen(listener)
+        try:
+            if self._choices.node:
+                await self._on_node()
+            else:
+                await self._publishing(Publisher(self._client, self.driver.name, ways=Ways(log=self._log)))
+        finally:
+            self.driver.listen(None)
+            self._author.close()
+
+    def _hear(self) -> None:
+        """The author says that something changed."""
+        self._changed.set()
+        if self._health is not None:
+            self._health.changed()
+
+    # --- on a node ---
+
+    async def _on_node(self) -> None:
+        name, choices = self.driver.name, self._choices
+        sockets = sockets_of(name, choices.plugins, choices.registry, choices.instance)
+        files = CdiFiles(choices.cdi, name)
+        directory = choices.state or sockets.endpoint.parent / "state"
+        book = Book(directory, files, choices.boot_id, choices.passing)
+        for trouble in book.awaken(self._clock.now().timestamp()):
+            self._log.warning(trouble.what, driver=name, path=trouble.path)
+        statuses = Statuses(self._client, name, choices.node, self._log)
+        work = Work(self._tools(book, statuses))
+        if self._author.tells_health and not self._classic:
+            self._health = Healthiness(self._author, self._clock, self._log, self.metrics)
+        served = handlers(work, self._health, classic=self._classic)
+        registration = Registration(name, sockets, served, self._log)
+        self._ask_metrics(book, registration)
+        for entry in book.entries().values():
+            if book.is_whole(entry):
+                statuses.tell(entry)  # it may be that we fell over before it was written
+        try:
+            async with serving(sockets, registration, served.values()):
+                self._log.info("serving", driver=name, socket=sockets.endpoint)
+                await self._beside(book, work, statuses, registration)
+        finally:
+            await work.settle(STOPPING_SECONDS)
+
+    def _tools(self, book: Book, statuses: Statuses) -> Tools:
+        choices = self._choices
+        return Tools(
+            author=self._author,
+            client=self._client,
+            book=book,
+            statuses=statuses,
+            node=choices.node,
+            boot_id=choices.boot_id,
+            log=self._log,
+            metrics=self.metrics,
+            clock=self._clock,
+        )
+
+    async def _beside(self, book: Book, work: Work, statuses: Statuses, registration: Registration) -> None:
+        def in_use() -> Iterable[tuple[str, str]]:
+            return {(each.pool, each.device) for entry in book.entries().values() for each in entry.devices}
+
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._follow(registration))
+            tasks.create_task(self._reconcile(work))
+            tasks.create_task(statuses.run())
+            if self._health is not None:
+                tasks.create_task(self._health.run())
+            if self._classic:
+                self.ready.set()
+                return
+            ways = Ways(in_use=lambda: frozenset(in_use()), log=self._log)
+            await self._publishing(Publisher(self._client, self.driver.name, self._choices.node, ways))
+
+    async def _follow(self, registration: Registration) -> None:
+        await registration.accepted.wait()
+        self.registered.set()
+
+    async def _reconcile(self, work: Work) -> None:
+        backoff = Backoff(self._client.habits.tempo, first=0.5, longest=30.0)
+        while True:
+            try:
+                await work.reconcile()
+                return
+            except TROUBLE as failed:
+                self._log.warning(
+                    "cannot tell yet whether claims are gone", driver=self.driver.name, error=failed
+                )
+            await backoff.wait()
+
+    # --- publishing ---
+
+    async def _publishing(self, publisher: Publisher) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(publisher.run())
+            backoff = Backoff(self._client.habits.tempo, first=0.5, longest=60.0)
+            while True:
+                self._changed.clear()
+                if await self._publish(publisher):
+                    self.ready.set()
+                    backoff.reset()
+                    wait = self.driver.refresh_seconds
+                else:
+                    wait = backoff.next()
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(wait):
+                        await self._changed.wait()
+
+    async def _publish(self, publisher: Publisher) -> bool:
+        name = self.driver.name
+        try:
+            pools = pools_of(await self._author.devices(), self._choices.node)
+            await publisher.publish(pools)
+        except Exception as broken:  # the author's code may raise anything
+            if isinstance(broken, DrayError):
+                self._log.error(f"devices are not published: {broken}", driver=name)
+            else:
+                self._log.error("devices are not published", driver=name, error=broken)
+            self.metrics.count(m.PUBLISHED, name, "error")
+            return False
+        self.metrics.count(m.PUBLISHED, name, "ok")
+        self.metrics.set(m.DEVICES, sum(len(pool.devices) for pool in pools), name)
+        return True
+
+    def _ask_metrics(self, book: Book, registration: Registration) -> None:
+        name = self.driver.name
+
+        def held() -> Iterable[tuple[tuple[str, ...], float]]:
+            stages = Counter(entry.stage for entry in book.entries().values())
+            return [((name, stage.value), float(count)) for stage, count in stages.items()]
+
+        def registered() -> Iterable[tuple[tuple[str, ...], float]]:
+            return [((name,), float(registration.accepted.is_set()))]
+
+        self.metrics.ask(m.HELD, held)
+        self.metrics.ask(m.REGISTERED, registered)
+
+
+def _judge_name(driver: Driver) -> None:
+    where = f"{type(driver).__name__}.name"
+    if not driver.name:
+        raise InputError(f"{where}: a driver needs a name, for example `gpu.example.com`")
+    faults = driver_name(driver.name)
+    if faults:
+        raise InputError(f"{where}: `{driver.name}`: {'; '.join(fault.text for fault in faults)}")
