@@ -8,6 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
+
+
+GONE: Final = "device gone"
+"""What the error of a driver says when an allocated device is not there any more."""
 
 
 class Reason(StrEnum):
@@ -24,7 +29,7 @@ class Reason(StrEnum):
     ALLOCATED_ANEW = "ClaimAllocatedAnew"
     DEVICE_HELD = "DeviceHeld"
 
-    SERVER_SILENT = "ServerNotReachable"
+    CLAIM_UNREAD = "ClaimNotReadable"
     NOT_RECORDED = "CheckpointNotWritten"
     NOT_ANNOUNCED = "PreparationNotWritten"
     GIVEN_BACK_FIRST = "ClaimBeingReleased"

@@ -11,6 +11,7 @@ Rules for this file: values only. What may happen to them is in `plan`, where th
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from enum import StrEnum
 from typing import Final
@@ -133,6 +134,14 @@ class Record(_Kept, frozen=True):
     def users(self) -> dict[str, User]:
         """All pods that use claims or wait for one to be given back, by uid."""
         return {user.uid: user for held in self.claims for user in (*held.users, *held.leaving)}
+
+    def stages(self) -> Counter[Stage]:
+        """How many claims are how far."""
+        return Counter(held.state for held in self.claims)
+
+    def drivers(self) -> Counter[str]:
+        """How many claims pods use, by driver."""
+        return Counter(part.driver for held in self.claims if held.users for part in held.parts)
 
     def put(self, held: Held) -> Record:
         """The record with a claim as it is now; the order of claims does not change."""

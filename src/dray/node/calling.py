@@ -1,0 +1,113 @@
+"""Calls to drivers, each written down before it goes out and after it is answered.
+
+Theory of operation: `record` is what the agent knows now; it is changed only between two awaits, by functions
+of `plan`. `keep` makes it durable. A call goes out only when the record that says so is durable; what comes
+back is put into the record at once and made durable before anybody acts on it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+from dray.client.caller import TROUBLE
+from dray.node import plan
+from dray.node.answers import GONE
+from dray.node.checkpoint import Checkpoint
+from dray.node.drivers import NO_ENTRY, DriverLine, Failure, Fault, PrepareOutcome
+from dray.node.plan import Call, Driver
+from dray.node.published import Published
+from dray.node.record import EMPTY, Record
+
+
+class Lines(Protocol):
+    """Who is registered on this node; `Registry` is one."""
+
+    def line(self, name: str, *, classic: bool | None = None) -> DriverLine | None:
+        """The line to a driver; None when it is not registered."""
+        ...
+
+
+class Calling:
+    """The record of an agent, and the calls that change it."""
+
+    def __init__(
+        self, checkpoint: Checkpoint, lines: Lines, published: Published, crash: Callable[[str], None]
+    ) -> None:
+        self.record: Record = EMPTY
+        self._checkpoint = checkpoint
+        self._lines = lines
+        self._published = published
+        self._crash = crash
+
+    async def keep(self, point: str) -> str:
+        """Make the record durable; what keeps us from it, or nothing. `point` is what was done before."""
+        self._crash(f"{point}, not kept")
+        try:
+            await self._checkpoint.store(self.record)
+        except OSError as trouble:
+            return str(trouble)
+        self._crash(f"{point}, kept")
+        return ""
+
+    def present(self, drivers: Iterable[Driver]) -> frozenset[Driver]:
+        """Those drivers that are registered now."""
+        return frozenset(each for each in drivers if self._lines.line(each.name, classic=each.classic))
+
+    async def prepare(self, calls: Iterable[Call]) -> None:
+        """Have claims prepared by all their drivers at once; the answers are in the record then."""
+        await asyncio.gather(*map(self._prepare, calls))
+
+    async def _prepare(self, call: Call) -> None:
+        line = self._lines.line(call.driver.name, classic=call.driver.classic)
+        if line is None:
+            self.record = plan.withdrawn(self.record, (call,))
+            return
+        answers = await line.prepare(call.claims)
+        self._crash("driver prepared")
+        outcomes: dict[str, PrepareOutcome] = {}
+        for uid in call.uids:
+            outcome = answers.get(uid, Failure(Fault.REFUSED, NO_ENTRY))
+            outcomes[uid] = await self._explained(call.driver.name, uid, outcome)
+        self.record = plan.prepared(self.record, call.driver.name, outcomes)
+        # Not kept, it counts as asked for; that is safe, and it is kept with the next change.
+        await self.keep("preparing answered")
+
+    async def unprepare(self, calls: Iterable[Call]) -> None:
+        """Have claims given back by all their drivers at once; the answers are in the record then."""
+        await asyncio.gather(*map(self._unprepare, calls))
+
+    async def _unprepare(self, call: Call) -> None:
+        line = self._lines.line(call.driver.name, classic=call.driver.classic)
+        if line is None:
+            return
+        answers = await line.unprepare(call.claims)
+        self._crash("driver unprepared")
+        missing = Failure(Fault.REFUSED, NO_ENTRY)
+        outcomes = {uid: answers.get(uid, missing) for uid in call.uids}
+        self.record = plan.unprepared(self.record, call.driver.name, outcomes)
+        await self.keep("unpreparing answered")
+
+    async def _explained(self, driver: str, uid: str, outcome: PrepareOutcome) -> PrepareOutcome:
+        """A failure, with what we know about it: perhaps the driver does not have the device any more."""
+        if (
+            not isinstance(outcome, Failure)
+            or outcome.fault is Fault.NO_ANSWER
+            or GONE in outcome.text.lower()
+        ):
+            return outcome
+        held = self.record.claim(uid)
+        part = held.part(driver) if held is not None else None
+        if part is None:
+            return outcome
+        try:
+            gone = await self._published.vanished(driver, part.wanted)
+        except TROUBLE:
+            return outcome
+        if not gone:
+            return outcome
+        names = ", ".join(f"{key.pool}/{key.device}" for key in gone)
+        return Failure(
+            outcome.fault, f"{GONE}: {driver} does not publish {names} any more; it said: {outcome.text}"
+        )

@@ -1,0 +1,110 @@
+"""The node's word in the API that it has the devices of a claim in its hands.
+
+Theory of operation: a `Preparation` is written before the first driver is asked for a claim and deleted after
+the last one let go. While it stands, the server gives the devices to nobody else, whatever becomes of pod and
+claim. Its name follows from claim and node, so writing it twice is writing it once. The drivers are noted on
+it: whoever lost everything else still knows whom to ask to let go.
+
+Rules for this file: a server that does not know the kind is a server without quarantine, and no trouble. Any
+other no is told as a text; nothing is decided here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from typing import Final
+
+from dray.api.meta import ObjectMeta
+from dray.api.preparation import Preparation, PreparationSpec, PreparedClaim
+from dray.client.caller import TROUBLE
+from dray.client.client import Client
+from dray.client.failures import AlreadyExists, NotFound
+from dray.client.places import Selection
+from dray.node.record import Held
+from dray.values.names import dns_subdomain
+
+DRIVERS: Final = "dray.dev/drivers"
+"""On a preparation: the drivers that have a part in it, separated by commas."""
+
+ASK_AGAIN: Final = 300.0
+"""Seconds after which a server that did not know the kind is asked again: it may have been upgraded."""
+
+
+def preparation_name(claim_uid: str, node: str) -> str:
+    """The name of a node's preparation of a claim; readable where that is a legal name."""
+    name = f"{claim_uid}.{node}"
+    if not dns_subdomain(name):
+        return name
+    return "p-" + hashlib.sha256(f"{claim_uid}/{node}".encode()).hexdigest()[:48]
+
+
+def preparation_of(held: Held, node: str) -> Preparation:
+    """What a node says when it is about to prepare a claim."""
+    drivers = ",".join(part.driver for part in held.parts)
+    return Preparation(
+        metadata=ObjectMeta(name=preparation_name(held.uid, node), annotations={DRIVERS: drivers}),
+        spec=PreparationSpec(
+            node_name=node,
+            claim=PreparedClaim(namespace=held.namespace, name=held.name, uid=held.uid),
+        ),
+    )
+
+
+def drivers_noted(preparation: Preparation) -> tuple[str, ...]:
+    """The drivers that a preparation names."""
+    noted = preparation.metadata.annotations.get(DRIVERS, "")
+    return tuple(driver for driver in noted.split(",") if driver)
+
+
+class Preparations:
+    """The preparations of one node."""
+
+    def __init__(self, client: Client, node: str) -> None:
+        self._client = client
+        self._node = node
+        self._served: bool | None = None
+        self._asked = 0.0
+
+    async def served(self) -> bool:
+        """Whether the server keeps preparations; raises whatever keeps us from knowing."""
+        now = self._client.habits.tempo.clock.monotonic()
+        if self._served or (self._served is False and now - self._asked < ASK_AGAIN):
+            return self._served
+        self._served, self._asked = await self._client.serves(Preparation), now
+        return self._served
+
+    async def announce(self, claims: Iterable[Held]) -> str:
+        """Say that claims are about to be prepared; what keeps us from it, or nothing."""
+        for held in claims:
+            try:
+                await self._announce(held)
+            except TROUBLE as trouble:
+                return f"claim {held}: {trouble}"
+        return ""
+
+    async def _announce(self, held: Held) -> None:
+        said = preparation_of(held, self._node)
+        try:
+            await self._client.create(said)
+        except AlreadyExists:
+            standing = await self._client.get(Preparation, said.metadata.name)
+            if standing.spec != said.spec:
+                raise
+
+    async def withdraw(self, held: Held) -> str:
+        """Say that a claim was given back; what keeps us from it, or nothing."""
+        try:
+            await self._client.delete(Preparation, preparation_name(held.uid, self._node))
+        except NotFound:
+            return ""
+        except TROUBLE as trouble:
+            return f"claim {held}: {trouble}"
+        return ""
+
+    async def standing(self) -> tuple[Preparation, ...] | None:
+        """What the API says this node has; None when the server does not keep such things."""
+        if not await self.served():
+            return None
+        own = Selection(fields=f"spec.nodeName={self._node}")
+        return tuple((await self._client.list(Preparation, select=own)).items)
