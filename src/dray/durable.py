@@ -1,7 +1,7 @@
 """Files that survive: replaced in one step, with a checksum and a version, and tied to a boot of the machine.
 
 Theory of operation: a state file is one line of JSON that names what it is, its version, and the checksum of
-what follows. It is written beside the old one, made durable, and put in its place, so a reader sees the old
+all that. It is written beside the old one, made durable, and put in its place, so a reader sees the old
 or the new. Whoever reads a file that is torn, foreign or of a later version is told which of these it is and
 decides.
 """
@@ -89,7 +89,8 @@ class StateFile:
     def write(self, path: Path, content: Any) -> None:
         """Write a struct or a document in one step."""
         body = msgspec.json.encode(content)
-        envelope = _Envelope(self.what, self.version, _checksum(body), msgspec.Raw(body))
+        checksum = _checksum(self.what, self.version, body)
+        envelope = _Envelope(self.what, self.version, checksum, msgspec.Raw(body))
         write_whole(path, msgspec.json.encode(envelope) + b"\n")
 
     def read(self, path: Path) -> tuple[int, bytes] | None:
@@ -105,8 +106,9 @@ class StateFile:
         body = bytes(envelope.content)
         if envelope.what != self.what:
             raise Damaged(f"`{path}` is a {envelope.what}, expected a {self.what}")
-        if envelope.checksum != _checksum(body):
-            raise Damaged(f"`{path}` is damaged: its checksum is {_checksum(body)}, not {envelope.checksum}")
+        checksum = _checksum(envelope.what, envelope.version, body)
+        if envelope.checksum != checksum:
+            raise Damaged(f"`{path}` is damaged: its checksum is {checksum}, not {envelope.checksum}")
         if envelope.version > self.version:
             raise Newer(
                 f"`{path}` has version {envelope.version}, this program knows up to {self.version}; "
@@ -115,5 +117,6 @@ class StateFile:
         return envelope.version, body
 
 
-def _checksum(content: bytes) -> str:
-    return f"crc32:{zlib.crc32(content):08x}"
+def _checksum(what: str, version: int, content: bytes) -> str:
+    """Of everything: a version that was hit would make another file of the same content."""
+    return f"crc32:{zlib.crc32(content, zlib.crc32(f'{what} {version} '.encode())):08x}"
