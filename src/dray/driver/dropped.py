@@ -7,7 +7,7 @@ comes back is compared with what was sent.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -73,6 +73,21 @@ def dropped_of(sent: ResourceSlice, stored: ResourceSlice) -> tuple[Dropped, ...
         return gated
     places = _lost(to_document(sent)["spec"], to_document(stored).get("spec"), "spec")
     return tuple(_named(place, "", sent) for place in places)
+
+
+def dropped_by(sent: ResourceSlice, complaints: Iterable[str]) -> tuple[Dropped, ...]:
+    """What a server must have dropped that complains about these places of a slice that is sound.
+
+    Some fields leave something behind that is not valid without them, such as an attribute without a value.
+    """
+    about = {place.replace(".basic", "") for place in complaints}
+    return tuple(
+        _named(place, gate, sent)
+        for gate, patterns in _FIELDS.items()
+        for pattern in patterns
+        for place in found(sent, pattern)
+        if place.rpartition(".")[0] in about
+    )
 
 
 def _named(place: str, gate: str, sent: ResourceSlice) -> Dropped:

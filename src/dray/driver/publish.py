@@ -152,6 +152,7 @@ class Publisher:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(informer.run())
             await informer.synced()
+            self._wake.set()  # what was deleted before the watch began is told by nobody
             backoff = Backoff(self._client.habits.tempo, first=0.1)
             while True:
                 limit = self._ways.recheck_seconds if self._gone else None

@@ -17,9 +17,9 @@ from dray.api.core import Node
 from dray.api.meta import OwnerRef
 from dray.api.resource import ResourceSlice
 from dray.client.client import Client, Deletion
-from dray.client.failures import NotFound
+from dray.client.failures import Invalid, NotFound
 from dray.client.places import Selection
-from dray.driver.dropped import Dropped, FieldDropped, dropped_of, gates_of
+from dray.driver.dropped import Dropped, FieldDropped, dropped_by, dropped_of, gates_of
 from dray.driver.pools import Plan
 
 Left = dict[str, dict[str, ResourceSlice]]
@@ -61,15 +61,22 @@ class Slices:
         """What the server would drop, asked with one slice for each feature that is not proven."""
         left, lost = set(gates) - self._proven, list[Dropped]()
         for plan in plans:
-            for new in plan.creates:
+            for old, new in (*((None, new) for new in plan.creates), *plan.updates):
                 if left & gates_of(new):
                     left -= gates_of(new)
-                    lost += dropped_of(new, await self._client.create(new, dry_run=True))
-            for old, new in plan.updates:
-                if left & gates_of(new):
-                    left -= gates_of(new)
-                    lost += dropped_of(new, await self._client.amend(old, new, dry_run=True))
+                    lost += await self._tried(old, new)
         return tuple(lost)
+
+    async def _tried(self, old: ResourceSlice | None, new: ResourceSlice) -> tuple[Dropped, ...]:
+        try:
+            if old is None:
+                return dropped_of(new, await self._client.create(new, dry_run=True))
+            return dropped_of(new, await self._client.amend(old, new, dry_run=True))
+        except Invalid as refused:
+            lost = dropped_by(new, (cause.field for cause in refused.causes))
+            if not lost:
+                raise
+            return lost
 
     # --- writing ---
 

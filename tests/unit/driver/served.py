@@ -1,0 +1,130 @@
+"""A server in this process for drivers: clients with the rights of one, and ways between that fail."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
+
+from dray.api.resource import ResourceSlice
+from dray.client.client import Client
+from dray.client.failures import Unreachable
+from dray.client.inprocess import InProcess
+from dray.client.transport import LONGEST_CALL, Reply, Request, Stream, Transport
+from dray.driver.publish import Publisher, Ways
+from dray.gates import GateSet
+from dray.server.asgi import App
+from dray.store import Store
+from tests.contract.api import SOON, Api, path, serving
+from tests.contract.documents import node
+
+DRIVER = "gpu.example.com"
+NODE = "node-a"
+SLICES = path("resourceslices")
+
+T = TypeVar("T")
+
+
+class Way:
+    """A way to a server that can be cut, moved to another server, and that sees every request.
+
+    `before` is asked before a request is sent and may raise; `after` when it was answered.
+    """
+
+    def __init__(self, inner: Transport) -> None:
+        self.inner: Transport | None = inner
+        self.before: Callable[[Request], None] = lambda _request: None
+        self.after: Callable[[Request, Reply], None] = lambda _request, _reply: None
+        self.asked: list[Request] = []
+
+    @property
+    def address(self) -> str:
+        return "this process"
+
+    def _through(self, request: Request) -> Transport:
+        self.asked.append(request)
+        self.before(request)
+        if self.inner is None:
+            raise Unreachable("connection refused", sent=False)
+        return self.inner
+
+    async def request(self, request: Request, *, timeout: float = LONGEST_CALL) -> Reply:
+        reply = await self._through(request).request(request, timeout=timeout)
+        self.after(request, reply)
+        return reply
+
+    @asynccontextmanager
+    async def stream(self, request: Request, *, silence: float) -> AsyncIterator[Stream]:
+        async with self._through(request).stream(request, silence=silence) as stream:
+            yield stream
+
+    async def close(self) -> None:
+        """There is nothing to let go of."""
+
+    @property
+    def writes(self) -> list[Request]:
+        """What was asked that changes something."""
+        return [each for each in self.asked if each.method != "GET" and "dryRun" not in each.query]
+
+
+def as_driver(app: App, driver: str = DRIVER, node: str = NODE) -> Transport:
+    """The way of a driver on a node, or of one without a node."""
+    groups = ["dray:drivers", f"dray:driver:{driver}", "system:authenticated"]
+    return InProcess(app, "driver", (*groups, *([f"dray:on-node:{node}"] if node else ())))
+
+
+class Served:
+    """A server with a node, an administrator, and drivers."""
+
+    def __init__(self, api: Api) -> None:
+        self.api = api
+        self.admin = Client(InProcess(api.app, "admin", ("system:masters", "system:authenticated")))
+
+    def way(self, driver: str = DRIVER, node: str = NODE) -> Way:
+        return Way(as_driver(self.api.app, driver, node))
+
+    def publisher(self, way: Way | None = None, node: str = NODE, **ways: Any) -> Publisher:
+        return Publisher(Client(way or self.way(node=node)), DRIVER, node, Ways(**ways))
+
+    async def slices(self) -> list[ResourceSlice]:
+        return sorted((await self.admin.list(ResourceSlice)).items, key=lambda each: each.metadata.name)
+
+    async def devices(self) -> list[str]:
+        """The names of all devices, in the order of slices and lists."""
+        return [device.name for each in await self.slices() for device in each.spec.devices]
+
+    async def generations(self) -> set[int]:
+        return {each.spec.pool.generation for each in await self.slices()}
+
+
+@asynccontextmanager
+async def served(store: Store | None = None, gates: GateSet | None = None) -> AsyncIterator[Served]:
+    async with serving(store, gates) as api:
+        found = await api.ask("GET", path("nodes", NODE))
+        if found.code == 404:
+            await api.create(node(NODE))
+        yield Served(api)
+
+
+@asynccontextmanager
+async def kept(publisher: Publisher) -> AsyncIterator[None]:
+    """A publisher that keeps what it published, while the block lasts."""
+    task = asyncio.create_task(publisher.run())
+    try:
+        yield
+    finally:
+        broken = task.done() and not task.cancelled()
+        task.cancel()
+        await asyncio.wait([task])
+        if broken:
+            task.result()
+
+
+async def until(ask: Callable[[], Awaitable[T]], is_so: Callable[[T], bool] = bool) -> T:
+    """Wait until an answer is as it should be."""
+    end = asyncio.get_running_loop().time() + SOON
+    while not is_so(found := await ask()):
+        assert asyncio.get_running_loop().time() < end, f"it stays as it is: {found}"
+        await asyncio.sleep(0.01)
+    return found
