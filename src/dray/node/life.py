@@ -62,7 +62,8 @@ class Life:
         """Whether the server knows no such pod any more."""
         self._told_all = False
         self._claims_ready = False
-        self._hindrance: Waiting | None = None
+        self.hindrance: Waiting | None = None
+        """Why no container can start, or why its claims are not given back."""
         self._failure: Verdict | None = None
 
     # --- what others tell ---
@@ -189,16 +190,16 @@ class Life:
                 await asyncio.gather(asking, return_exceptions=True)
         answer = asking.result()
         if isinstance(answer, Ready):
-            self._claims_ready, self._hindrance = True, None
+            self._claims_ready, self.hindrance = True, None
             self._tell()
             return True
         if isinstance(answer, Refusal):
-            if self._hindrance is None or self._hindrance.reason != answer.reason:
+            if self.hindrance is None or self.hindrance.reason != answer.reason:
                 self._shop.metrics.count(REFUSALS, str(answer.reason))
             if answer.final:
                 self._failure = Verdict(FAILED, str(answer.reason), answer.message)
                 self._wake.set()
-        self._hindrance = Waiting(str(answer.reason), answer.message)
+        self.hindrance = Waiting(str(answer.reason), answer.message)
         self._tell()
         return False
 
@@ -240,12 +241,12 @@ class Life:
         claims = self._shop.claims
         while (answer := await claims.release(self.uid, abandon=self._abandons())) is not None:
             hindrance = Waiting(str(answer.reason), answer.message)
-            if hindrance != self._hindrance:
-                self._hindrance = hindrance
+            if hindrance != self.hindrance:
+                self.hindrance = hindrance
                 self._shop.log.warning("claims of a pod are not given back", pod=self.key, why=answer.message)
                 self._tell()
             await self._either(claims.pause(self.uid))
-        self._claims_ready, self._hindrance = False, None
+        self._claims_ready, self.hindrance = False, None
 
     def _abandons(self) -> bool:
         return (self.pod["metadata"].get("annotations") or {}).get(ABANDON) == "true"
@@ -289,7 +290,7 @@ class Life:
             self._shop.now(),
             self._shop.address,
             self._claims_ready or any(isinstance(tale.state, Running) for tale in tales),
-            self._hindrance,
+            self.hindrance,
             self._verdict(final),
             self._health(),
             self._began,
@@ -304,7 +305,7 @@ class Life:
         if phase not in OVER and self._failure is None:
             return None
         # Whoever reads that a pod is over may count on its claims being given back.
-        why = self._hindrance or Waiting("")
+        why = self.hindrance or Waiting("")
         return Verdict(RUNNING if restarts.initialized(tales) else PENDING, why.reason, why.message)
 
     def _health(self) -> dict[str, tuple[Health, ...]]:

@@ -12,7 +12,7 @@ pods it stopped, so that the next one starts them again whatever their restart p
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,6 +20,7 @@ import msgspec
 
 from dray.client.places import uid_of
 from dray.durable import Damaged, Newer, StateFile, remove
+from dray.node.claims import Claims
 from dray.node.life import Life
 from dray.node.restarts import Ended, Running, Waiting
 from dray.node.runtime.base import Found
@@ -43,6 +44,13 @@ class Pods:
         self._lives: dict[str, Life] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._group: asyncio.TaskGroup | None = None
+        self.begun = asyncio.Event()
+        """Set when all pods that were there at the start are lived."""
+
+    @property
+    def claims(self) -> Claims:
+        """The claim office of the node."""
+        return self._shop.claims
 
     # --- what happens to pods ---
 
@@ -82,23 +90,27 @@ class Pods:
 
     # --- the course of the agent ---
 
-    async def run(self, pods: Sequence[Document]) -> None:
-        """Take up what is there and live all pods, until cancelled; containers go on then."""
-        found = await self._shop.runtime.running()
-        resumed = self._resumed()
+    async def run(self, pods: Callable[[], Sequence[Document]], follow: Callable[[], None]) -> None:
+        """Take up what is there and live all pods, until cancelled; containers go on then.
+
+        `follow` is called when `pods` have begun, and before anything else can happen to them.
+        """
         by_pod: dict[str, list[Found]] = {}
-        for one in found:
+        for one in await self._shop.runtime.running():
             by_pod.setdefault(one.id.pod_uid, []).append(one)
-        known = {uid_of(pod) for pod in pods}
+        resumed = self._resumed()
         async with asyncio.TaskGroup() as group:
             self._group = group
             try:
-                for pod in pods:
-                    uid = uid_of(pod)
-                    self._begin(Life(pod, self._shop, by_pod.get(uid, ()), resumed=uid in resumed))
-                for uid in {*by_pod, *self._shop.claims.users()} - known:
-                    group.create_task(self._clear(uid, by_pod.get(uid, ())))
+                known = set()
+                for pod in pods():
+                    known.add(uid_of(pod))
+                    found = by_pod.get(uid_of(pod), ())
+                    self._begin(Life(pod, self._shop, found, resumed=uid_of(pod) in resumed))
+                follow()
+                group.create_task(self._clear({*by_pod, *self._shop.claims.users()} - known, by_pod))
                 remove(self._paused)
+                self.begun.set()
                 await asyncio.Event().wait()
             finally:
                 self._group = None
@@ -128,16 +140,21 @@ class Pods:
         self._lives[life.uid] = new
         return new
 
-    async def _clear(self, uid: str, found: Iterable[Found]) -> None:
-        """Stop what runs of a pod that is gone, and give back its claims from what is known here."""
-        shop = self._shop
-        for one in found:
-            await shop.runtime.stop(one.id, 1.0)
-        while await shop.claims.release(uid) is not None:
-            await shop.claims.pause(uid)
-        for one in found:
+    async def _clear(self, gone: Iterable[str], found: Mapping[str, Sequence[Found]]) -> None:
+        """Stop what runs of pods that are gone, then give back what nobody uses any more."""
+        shop, left = self._shop, [one for uid in gone for one in found.get(uid, ())]
+        await asyncio.gather(*(shop.runtime.stop(one.id, 1.0) for one in left))
+        assert self._group is not None
+        self._group.create_task(shop.claims.run())
+        for uid in gone:
+            self._group.create_task(self._give_back(uid))
+        for one in left:
             await shop.runtime.remove(one.id)
-        shop.log.info("cleared what was left of a pod that is gone", pod_uid=uid)
+
+    async def _give_back(self, uid: str) -> None:
+        while await self._shop.claims.release(uid) is not None:
+            await self._shop.claims.pause(uid)
+        self._shop.log.info("cleared what was left of a pod that is gone", pod_uid=uid)
 
     # --- a pause ---
 
