@@ -59,6 +59,7 @@ class RuleController:
             self._listen(taints.rules)
 
     def _listen(self, rules: Informer[DeviceTaintRule]) -> None:
+        self._evicted.heard = lambda rule: self.queue.add_later(rule, self._pause)
         rules.listen(self._rule_seen, self._rule_changed, self._rule_gone)
         for listen in (self._taints.slices.listen, self._sights.claims.listen):
             listen(self._seen, self._changed, self._seen)

@@ -12,7 +12,7 @@ said of it is said once, however often the deletion must be tried.
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Final
 
@@ -48,6 +48,8 @@ class Evicted:
     def __init__(self) -> None:
         self._uids: OrderedDict[str, None] = OrderedDict()
         self._counts: Counter[str] = Counter()
+        self.heard: Callable[[str], None] = lambda _rule: None
+        """Told the rule that a pod had to go for."""
 
     def note(self, eviction: Eviction) -> None:
         self._uids[eviction.pod.metadata.uid] = None
@@ -56,6 +58,7 @@ class Evicted:
         rule = rule_behind(eviction.taint)
         if rule:
             self._counts[rule] += 1
+            self.heard(rule)
 
     def __contains__(self, uid: str) -> bool:
         return uid in self._uids
