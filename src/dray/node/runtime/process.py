@@ -42,7 +42,7 @@ class ProcessRuntime:
         if not isinstance(home, Path):
             return home
         answer = await self._keepers.start(launch, _orders(launch, home))
-        return Started(answer.id, tuple(_notes(launch))) if isinstance(answer, Started) else answer
+        return Started(answer.id, _notes(launch)) if isinstance(answer, Started) else answer
 
     async def wait(self, container: ContainerId) -> Exit:
         """How a container ended, as soon as it did."""
@@ -117,8 +117,13 @@ def hook_errand(hook: Hook) -> dict[str, Any]:
     }
 
 
-def _notes(launch: Launch) -> Iterator[str]:
-    """What devices want and processes of the machine cannot be given."""
+def _notes(launch: Launch) -> tuple[str, ...]:
+    """What devices want and processes of the machine cannot be given, in one sentence."""
+    cannot = ", ".join(_out_of_reach(launch))
+    return (f"the process runtime cannot apply {cannot}",) if cannot else ()
+
+
+def _out_of_reach(launch: Launch) -> Iterator[str]:
     for mount in launch.edits.mounts:
         if mount.host_path != mount.container_path:
             yield f"mount of `{mount.host_path}` at `{mount.container_path}`"
