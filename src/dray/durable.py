@@ -1,8 +1,8 @@
 """Files that survive: replaced in one step, with a checksum and a version, and tied to a boot of the machine.
 
-Theory of operation: a state file is one line of JSON that names what it is, its version, and the checksum of
-all that. It is written beside the old one, made durable, and put in its place, so a reader sees the old
-or the new. Whoever reads a file that is torn, foreign or of a later version is told which of these it is and
+Theory of operation: a state file is one line of JSON: what it is, its version, the content, and a checksum of
+all three. It is written beside the old one, made durable, and put in its place, so a reader sees the old or
+the new. Whoever reads a file that is torn, foreign or of a later version is told which of these it is and
 decides.
 """
 
