@@ -30,6 +30,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = MappingProxyType(
         "scheduler": ("dray.cli.scheduler", "Schedule pods with claims, beside any Kubernetes API server"),
         "controller": ("dray.cli.controller", "Keep the claims of pods, beside any Kubernetes API server"),
         "driver": ("dray.cli.driver", "Write a driver, and hold it against what agents expect of one"),
+        "node": ("dray.cli.node", "Run the pods of a node, and have their devices prepared"),
         "doctor": ("dray.cli.doctor", "Prove that ledger and audit log are whole, and repair the ledger"),
         "fence": ("dray.cli.fence", "Declare a lost node harmless, so that others get its devices"),
         "lint": ("dray.cli.lint", "Find what is wrong in manifests"),

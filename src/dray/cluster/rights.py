@@ -1,4 +1,4 @@
-"""What scheduler and controllers must be allowed to do, and how to find out whether they are.
+"""What scheduler, controllers and node agents must be allowed to do, and how to find out whether they are.
 
 Theory of operation: the tables say every verb on every resource, in the short form of the server's own roles.
 A service asks the server about each before it starts, because a watch that is refused looks like a cluster in
@@ -22,6 +22,7 @@ from dray.server.auth.defaults import rule_of
 SYSTEM: Final = "kube-system"
 """The namespace of the leases by which one of several leads."""
 
+_NODE_PREFIX: Final = "system:node:"
 _R: Final = "get,list,watch"
 _EVENTS: Final = "create,patch: events events.events.k8s.io"
 
@@ -32,7 +33,11 @@ class Rights:
 
     service: str
     rules: tuple[str, ...]
-    lease: str
+    lease: str = ""
+    inside: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    """What it needs in some namespaces only."""
+    node: str = ""
+    """The node it works for; a node is allowed by being that node, and needs no roles."""
 
     @property
     def election(self) -> tuple[str, ...]:
@@ -80,6 +85,26 @@ CONTROLLER: Final = Rights(
     "dray-controller",
 )
 
+NODE: Final = Rights(
+    "node",
+    (
+        f"{_R},delete: pods",
+        "patch: pods/status",
+        "create,patch: nodes",
+        "patch: nodes/status",
+        "get: configmaps secrets",
+        "get: resourceclaims.resource.k8s.io resourceclaims.cdi.k8s.io",
+        # Those of drivers that have gone without a word.
+        "list,deletecollection: resourceslices.resource.k8s.io",
+        "get,list,create,delete: preparations.dray.dev",
+        # Whether the one who asks for logs may.
+        "create: subjectaccessreviews.authorization.k8s.io",
+        _EVENTS,
+    ),
+    inside=(("kube-node-lease", ("create,patch: leases.coordination.k8s.io",)),),
+)
+"""What an agent needs that does not work under the name of its node."""
+
 UPKEEP: Final = (
     f"{_R}: namespaces nodes",
     f"{_R},create: serviceaccounts",
@@ -123,8 +148,12 @@ def wants(rules: Sequence[str], namespace: str = "") -> Iterator[Want]:
 
 async def check(caller: Caller, rights: Rights, *, elect: bool) -> None:
     """Raise `RightsMissing` with everything the server would refuse."""
+    if rights.node and await _is_node(caller, rights.node):
+        return
     groups = await _served(caller)
     asked = [want for want in wants(rights.rules) if want.group in groups]
+    for namespace, rules in rights.inside:
+        asked += wants(rules, namespace)
     if elect:
         asked += wants(rights.election, SYSTEM)
     allowed = await asyncio.gather(*(_may(caller, want) for want in asked))
@@ -165,6 +194,18 @@ async def _may(caller: Caller, want: Want) -> bool:
     spec = {"resourceAttributes": {name: value for name, value in attributes.items() if value}}
     answer = await _review(caller, "authorization.k8s.io", "SelfSubjectAccessReview", spec)
     return bool((answer.get("status") or {}).get("allowed"))
+
+
+async def _is_node(caller: Caller, node: str) -> bool:
+    """Whether the server takes us for this node; to be another one is no use."""
+    name = await _name(caller)
+    known = name.removeprefix(_NODE_PREFIX)
+    if name.startswith(_NODE_PREFIX) and known != node:
+        raise RightsMissing(
+            f"the credentials are those of node `{known}` and cannot work for node `{node}`; "
+            f"start the agent with --name {known}, or with credentials of user `{_NODE_PREFIX}{node}`"
+        )
+    return name.startswith(_NODE_PREFIX)
 
 
 async def _name(caller: Caller) -> str:

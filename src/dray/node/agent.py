@@ -233,7 +233,7 @@ class Agent:
 
             living = tasks.create_task(pods.run(informer.all, follow))
             await pods.begun.wait()
-            self._log.info("the agent takes pods", node=self.name, pods=len(informer))
+            self._log.info("the agent takes pods", node=self.name, pods=len(informer), logs_at=self.address)
             self.ready.set()
             await living
 

@@ -1,0 +1,221 @@
+"""A node agent of the tests: a real server and the agent in this process, and drivers that are objects."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from dray.api.core import Pod
+from dray.client.client import Client, Deletion
+from dray.client.failures import NotFound
+from dray.client.places import kind_called
+from dray.cluster.control import ServerOptions, Started, serving
+from dray.cluster.inside import Inside
+from dray.node.agent import Agent, Given, NodeChoices
+from dray.node.board import Facts
+from dray.node.drivers import ClaimRef, Failure, Fault, PreparedDevice, PrepareOutcome, UnprepareOutcome
+from dray.node.restarts import Pace
+from dray.node.runtime.base import Runtime
+from dray.node.runtime.process import ProcessRuntime
+from dray.server.call import AUTHENTICATED, MASTERS, NODES
+
+NODE = "node-a"
+DRIVER = "gpu.example.com"
+LONGEST = 40.0
+POD, CLAIM, EVENT = (kind_called(name) for name in ("Pod", "ResourceClaim.resource.k8s.io", "Event"))
+
+Document = dict[str, Any]
+
+
+@dataclass
+class ToyDriver:
+    """A driver that notes what it is asked; `says` is what it answers instead of yes."""
+
+    name: str = DRIVER
+    classic: bool = False
+    says: str = ""
+    asked: list[str] = field(default_factory=list)
+    held: set[str] = field(default_factory=set)
+    hold: asyncio.Event | None = None
+    cdi: tuple[str, ...] = ()
+
+    async def prepare(self, claims: Sequence[ClaimRef]) -> Mapping[str, PrepareOutcome]:
+        self.asked += [f"prepare {claim}" for claim in claims]
+        if self.hold is not None:
+            await self.hold.wait()
+        if self.says:
+            return {claim.uid: Failure(Fault.REFUSED, self.says) for claim in claims}
+        self.held |= {claim.uid for claim in claims}
+        ready = PreparedDevice(request_names=("gpu",), pool=NODE, device="gpu-0", cdi=self.cdi)
+        return {claim.uid: (ready,) for claim in claims}
+
+    async def unprepare(self, claims: Sequence[ClaimRef]) -> Mapping[str, UnprepareOutcome]:
+        self.asked += [f"unprepare {claim}" for claim in claims]
+        if self.says:
+            return {claim.uid: Failure(Fault.REFUSED, self.says) for claim in claims}
+        self.held -= {claim.uid for claim in claims}
+        return {claim.uid: None for claim in claims}
+
+    def health(self) -> None:
+        return None
+
+
+def container(name: str = "c", *command: str, **more: Any) -> Document:
+    words = list(command or ("sleep", "600"))
+    return {"name": name, "image": "none:1", "command": words, **more}
+
+
+def pod(name: str, *containers: Document, claim: str = "", **spec: Any) -> Document:
+    """A pod that is bound already; `claim` is the name of a claim that its containers use."""
+    given = list(containers) or [container()]
+    if claim:
+        spec["resourceClaims"] = [{"name": "gpu", "resourceClaimName": claim}]
+        given = [{**one, "resources": {"claims": [{"name": "gpu"}]}} for one in given]
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"containers": given, "nodeName": NODE, "terminationGracePeriodSeconds": 5, **spec},
+    }
+
+
+class Stage:
+    """A server, its administrator, and agents of one node, one after the other."""
+
+    def __init__(self, server: Started, root: Path, driver: ToyDriver) -> None:
+        self.server = server
+        self.root = root
+        self.driver = driver
+        self.admin = Client(Inside(server.app, "admin", (MASTERS, AUTHENTICATED)))
+        self.own = Client(Inside(server.app, f"system:node:{NODE}", (NODES, AUTHENTICATED)))
+
+    def choices(self, runtime: Runtime | None = None) -> NodeChoices:
+        return NodeChoices(
+            Facts(NODE),
+            self.root,
+            runtime or ProcessRuntime(self.root / "containers"),
+            drivers=Given(self.driver),
+            cdi=(self.root / "cdi",),
+            pace=Pace(first=0.2, longest=0.4),
+        )
+
+    @asynccontextmanager
+    async def agent(self, **changes: Any) -> AsyncIterator[Agent]:
+        """An agent that works while the block lasts."""
+        agent = Agent(self.own, replace(self.choices(), **changes))
+        work = asyncio.create_task(agent.run())
+        waiting = asyncio.create_task(agent.ready.wait())
+        await asyncio.wait((work, waiting), return_when=asyncio.FIRST_COMPLETED)
+        waiting.cancel()
+        if work.done():
+            work.result()
+        try:
+            yield agent
+        finally:
+            work.cancel()
+            await asyncio.gather(work, return_exceptions=True)
+
+    async def create(self, *documents: Document) -> None:
+        for document in documents:
+            await self.admin.create(document)
+
+    async def claim(self, name: str, *pods: str, device: str = "gpu-0") -> None:
+        """A claim that has a device of this node and is reserved for pods."""
+        request = {"name": "gpu", "exactly": {"deviceClassName": "gpu"}}
+        await self.create(
+            {
+                "apiVersion": "resource.k8s.io/v1",
+                "kind": "ResourceClaim",
+                "metadata": {"name": name, "namespace": "default"},
+                "spec": {"devices": {"requests": [request]}},
+            }
+        )
+        result = {"request": "gpu", "driver": self.driver.name, "pool": NODE, "device": device}
+        claim = await self.admin.get(CLAIM, name, "default")
+        from dray.client.changes import MergePatch
+
+        status: Document = {"allocation": {"devices": {"results": [result]}}}
+        await self.admin.patch(CLAIM, name, MergePatch({"status": status}), "default", subresource="status")
+        assert claim is not None
+        await self.reserve(name, *pods)
+
+    async def reserve(self, name: str, *pods: str) -> None:
+        """Reserve a claim for pods that are there."""
+        from dray.client.changes import MergePatch
+
+        users = []
+        for each in pods:
+            uid = (await self.admin.get(Pod, each, "default")).metadata.uid
+            users.append({"resource": "pods", "name": each, "uid": uid})
+        patch = MergePatch({"status": {"reservedFor": users}})
+        await self.admin.patch(CLAIM, name, patch, "default", subresource="status")
+
+    async def delete(self, name: str, grace: int | None = None) -> None:
+        await self.admin.delete(POD, name, "default", Deletion(grace=grace))
+
+    async def pod(self, name: str) -> Document:
+        found: Document = await self.admin.get(POD, name, "default")
+        return found
+
+    async def until(self, name: str, is_so: Callable[[Document], bool]) -> Document:
+        """A pod, as soon as something is so."""
+        seen: list[Document] = []
+
+        async def looked() -> bool:
+            seen[:] = [await self.pod(name)]
+            return is_so(seen[0])
+
+        await until(looked, lambda: seen)
+        return seen[0]
+
+    async def phase(self, name: str, phase: str) -> Document:
+        return await self.until(name, lambda seen: seen["status"]["phase"] == phase)
+
+    async def gone(self, name: str) -> None:
+        async def is_gone() -> bool:
+            try:
+                await self.pod(name)
+            except NotFound:
+                return True
+            return False
+
+        await until(is_gone)
+
+    async def events(self) -> list[str]:
+        return [str(event["reason"]) for event in (await self.admin.list(EVENT)).items]
+
+
+async def until(is_so: Callable[[], Awaitable[bool]], told: Callable[[], object] = lambda: "") -> None:
+    """Wait until something is so."""
+    try:
+        async with asyncio.timeout(LONGEST / 2):
+            while not await is_so():
+                await asyncio.sleep(0.02)
+    except TimeoutError:
+        raise AssertionError(told()) from None
+
+
+def played(folder: Path, work: Callable[[Stage], Awaitable[None]], driver: ToyDriver | None = None) -> None:
+    """Play something on a stage."""
+
+    async def main() -> None:
+        async with asyncio.timeout(LONGEST), serving(ServerOptions(folder / "server", "memory:", port=0)) as up:
+            stage = Stage(up, folder / "node", driver or ToyDriver())
+            try:
+                await work(stage)
+            finally:
+                await _cleared(stage)
+
+    asyncio.run(main())
+
+
+async def _cleared(stage: Stage) -> None:
+    """End every container; nothing of a test outlives it."""
+    runtime = ProcessRuntime(stage.root / "containers")
+    for found in await runtime.running():
+        await runtime.remove(found.id)
+    await runtime.close()
