@@ -38,6 +38,7 @@ class _Pretended:
 
     launch: Launch
     started_at: datetime
+    began: float
     seconds: float | None
     code: int
     exit: Exit | None = None
@@ -68,7 +69,8 @@ class FakeRuntime:
         except ValueError:
             message = f"annotations `{RUN_SECONDS}` and `{EXIT_CODE}`: expected numbers"
             return NotStarted("CreateContainerConfigError", message)
-        self._containers[launch.id] = _Pretended(launch, self._tempo.clock.now(), seconds, code)
+        clock = self._tempo.clock
+        self._containers[launch.id] = _Pretended(launch, clock.now(), clock.monotonic(), seconds, code)
         return Started(launch.id)
 
     async def wait(self, container: ContainerId) -> Exit:
@@ -85,7 +87,7 @@ class FakeRuntime:
         if found.seconds is None:
             await found.ended.wait()
             return
-        left = found.seconds - (self._tempo.clock.now() - found.started_at).total_seconds()
+        left = found.seconds - (self._tempo.clock.monotonic() - found.began)
         waits = (
             asyncio.ensure_future(self._tempo.sleep(max(left, 0))),
             asyncio.ensure_future(found.ended.wait()),
@@ -98,11 +100,12 @@ class FakeRuntime:
             await asyncio.gather(*waits, return_exceptions=True)
 
     def _exit(self, found: _Pretended) -> Exit | None:
-        if found.exit is None and found.seconds is not None:
+        if found.exit is not None or found.seconds is None:
+            return found.exit
+        if self._tempo.clock.monotonic() - found.began >= found.seconds:
             finished = found.started_at + timedelta(seconds=found.seconds)
-            if self._tempo.clock.now() >= finished:
-                reason = ERROR if found.code else COMPLETED
-                found.exit = Exit(found.code, 0, reason, found.started_at, finished)
+            reason = ERROR if found.code else COMPLETED
+            found.exit = Exit(found.code, 0, reason, found.started_at, finished)
         return found.exit
 
     async def stop(self, container: ContainerId, grace_seconds: float) -> None:
