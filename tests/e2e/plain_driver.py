@@ -75,6 +75,8 @@ class PlainDriver:
     """Claims for which its reply has a message without anything in it."""
     hangs: set[str] = field(default_factory=set)
     """Methods that are never answered."""
+    options: tuple[tuple[str, int], ...] = ()
+    """Options of gRPC for its servers."""
     _servers: list[Any] = field(default_factory=list)
 
     async def start(self) -> PlainDriver:
@@ -84,7 +86,7 @@ class PlainDriver:
             (self.ways.registration(), (REGISTRATION,)),
         ):
             path.unlink(missing_ok=True)
-            server = grpc.aio.server()
+            server = grpc.aio.server(options=self.options)
             server.add_generic_rpc_handlers([self._serving(service) for service in services])
             server.add_insecure_port(f"unix:{path}")
             await server.start()
