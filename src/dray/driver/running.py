@@ -34,6 +34,7 @@ from dray.errors import DrayError, InputError
 from dray.telemetry.logs import Log, silent
 from dray.telemetry.metrics import Metrics
 from dray.values.names import driver_name
+from dray.wire.sockets import claim_directory
 
 PLUGINS: Final = Path("/var/lib/kubelet/plugins")
 REGISTRY: Final = Path("/var/lib/kubelet/plugins_registry")
@@ -107,6 +108,7 @@ class Kit:
     async def _on_node(self) -> None:
         name, choices = self.driver.name, self._choices
         sockets = sockets_of(name, choices.plugins, choices.registry, choices.instance)
+        claim_directory(sockets.endpoint.parent)
         files = CdiFiles(choices.cdi, name)
         directory = choices.state or sockets.endpoint.parent / "state"
         book = Book(directory, files, choices.boot_id, choices.passing)
@@ -117,13 +119,13 @@ class Kit:
         if self._author.tells_health and not self._classic:
             self._health = Healthiness(self._author, self._clock, self._log, self.metrics)
         served = handlers(work, self._health, classic=self._classic)
-        registration = Registration(name, sockets, served, self._log)
+        registration = Registration(name, sockets, [service for service, _ in served], self._log)
         self._ask_metrics(book, registration)
         for entry in book.entries().values():
             if book.is_whole(entry):
                 statuses.tell(entry)  # it may be that we fell over before it was written
         try:
-            async with serving(sockets, registration, served.values()):
+            async with serving(sockets, registration, [answering for _, answering in served]):
                 self._log.info("serving", driver=name, socket=sockets.endpoint)
                 await self._beside(book, work, statuses, registration)
         finally:

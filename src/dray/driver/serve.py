@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -107,16 +107,16 @@ class Registration:
         return REGISTRATION.message("RegistrationStatusResponse")()
 
 
-def handlers(work: Work, health: Healthiness | None, *, classic: bool) -> Mapping[Service, Any]:
-    """What answers each service of a driver."""
+def handlers(work: Work, health: Healthiness | None, *, classic: bool) -> list[tuple[Service, Any]]:
+    """The services of a driver, each with what answers it."""
     if classic:
-        return {CLASSIC: _classic(work)}
-    served = {service: _dra(service, work) for service in (DRA_V1, DRA_V1BETA1)}
+        return [(CLASSIC, _classic(work))]
+    served = [(service, _dra(service, work)) for service in (DRA_V1, DRA_V1BETA1)]
     if health is not None:
-        served |= {
-            service: handler(service, {"NodeWatchResources": health.stream(service)})
+        served += [
+            (service, handler(service, {"NodeWatchResources": health.stream(service)}))
             for service in (HEALTH_V1, HEALTH_V1BETA1, HEALTH_V1ALPHA1)
-        }
+        ]
     return served
 
 

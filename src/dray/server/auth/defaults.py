@@ -224,6 +224,7 @@ ROLES: tuple[RoleRow, ...] = (
             f"{_R}: {_CLASSES}",
             "get: nodes resourceclaims.resource.k8s.io",
             "get,update,patch: resourceclaims.resource.k8s.io/status",
+            "list: preparations.dray.dev",
         ),
     ),
     RoleRow(
@@ -233,6 +234,7 @@ ROLES: tuple[RoleRow, ...] = (
             f"{_R},update,patch: resourceclaims.cdi.k8s.io",
             "get,update,patch: resourceclaims.cdi.k8s.io/status",
             f"{_R}: nodes {_CLASSES}",
+            "list: preparations.dray.dev",
         ),
     ),
     RoleRow(
