@@ -47,7 +47,7 @@ MOST_REMEMBERED: Final = 4096
 Passing = Callable[[str], None]
 
 
-def _unwatched(_place: str) -> None:
+def unwatched(_place: str) -> None:
     return None
 
 
@@ -90,7 +90,7 @@ class Trouble:
 class Book:
     """What this driver has prepared on this node."""
 
-    def __init__(self, directory: Path, files: CdiFiles, boot_id: str, passing: Passing = _unwatched) -> None:
+    def __init__(self, directory: Path, files: CdiFiles, boot_id: str, passing: Passing = unwatched) -> None:
         self._entries = directory / "prepared"
         self._returned = directory / "returned"
         self._damaged = directory / "damaged"
@@ -123,11 +123,11 @@ class Book:
         return None if seen is None else seen.entry
 
     def is_whole(self, entry: Entry) -> bool:
-        """Whether a claim is prepared, in this boot of the machine, and nobody took its CDI file away."""
+        """Whether a claim is prepared, in this boot of the machine, and its CDI file is there and whole."""
         if entry.stage is not Stage.PREPARED or entry.boot_id != self._boot_id:
             return False
         needs_file = any(self._files.is_ours(name) for answer in entry.answers for name in answer.cdi)
-        return not needs_file or self._files.path(entry.uid).is_file()
+        return not needs_file or self._files.is_sound(entry.uid)
 
     def late(self, uid: str, consumers: Sequence[str]) -> bool:
         """Whether a claim was given back, and nobody came since whom it is reserved for."""

@@ -1,0 +1,267 @@
+"""Registration, rolling updates, health, publication: what stands around the work on claims."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+from dray.driver import DeviceState, Driver, device
+from dray.driver import metrics as m
+from dray.wire.services import HEALTH_V1, HEALTH_V1ALPHA1, HEALTH_V1BETA1, Service, Stub
+from tests.unit.driver.onnode import DRIVER, NODE, Gpu, Line, on_node
+from tests.unit.driver.served import until
+
+LIMIT = 20.0
+
+
+class Watched(Gpu):
+    """A driver that tells how its devices are."""
+
+    health_seconds = 0.05
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.states = [DeviceState("gpu-0", True), DeviceState("gpu-1", None, pool="elsewhere")]
+
+    def health(self) -> Iterable[DeviceState]:
+        return self.states
+
+
+async def who_is_there(line: Line) -> Any:
+    return await line.registry.call("GetInfo", line.registry.service.message("InfoRequest")(), timeout=LIMIT)
+
+
+async def tell(line: Line, *, registered: bool, error: str = "") -> None:
+    status = line.registry.service.message("RegistrationStatus")
+    await line.registry.call(
+        "NotifyRegistrationStatus", status(plugin_registered=registered, error=error), timeout=LIMIT
+    )
+
+
+def test_the_agent_is_told_who_is_there() -> None:
+    async def scene() -> None:
+        async with on_node() as node:
+            async with node.running() as line:
+                told = await who_is_there(line)
+                assert (told.type, told.name) == ("DRAPlugin", DRIVER)
+                assert told.endpoint == str(node.choices.plugins / DRIVER / "dra.sock")
+                assert list(told.supported_versions) == ["v1.DRAPlugin", "v1beta1.DRAPlugin"]
+            async with node.running(Watched()) as line:
+                assert list((await who_is_there(line)).supported_versions) == [
+                    "v1.DRAPlugin",
+                    "v1beta1.DRAPlugin",
+                    "v1.DRAResourceHealth",
+                    "v1beta1.DRAResourceHealth",
+                    "v1alpha1.DRAResourceHealth",
+                ]
+
+    asyncio.run(scene())
+
+
+def test_the_agent_says_whether_it_accepted_the_driver() -> None:
+    async def scene() -> None:
+        async with on_node() as node, node.running() as line:
+            await tell(line, registered=False, error="version 7 is not known")
+            assert not line.kit.registered.is_set()
+            assert "version 7 is not known" in node.said
+            assert _number(line, m.REGISTERED) == 0
+            await tell(line, registered=True)
+            async with asyncio.timeout(LIMIT):
+                await line.kit.registered.wait()
+            assert _number(line, m.REGISTERED) == 1
+
+    asyncio.run(scene())
+
+
+def test_two_instances_serve_side_by_side_and_share_what_is_prepared() -> None:
+    async def scene() -> None:
+        async with on_node() as node:
+            uid = ""
+            old, new = Gpu(), Gpu()
+            async with node.running(old, instance="old") as first:
+                uid = await node.claim("c")
+                answer = await first.ok(uid, "c")
+                async with node.running(new, instance="new") as second:
+                    assert len(list(node.choices.registry.iterdir())) == 2
+                    assert await second.ok(uid, "c") == answer
+                    await node.remove_claim("c")
+                    other = await node.claim("other")
+                    assert "held by claim `default/c`" in await second.refused(other, "other")
+                    await second.given_back(uid, "c")
+                    assert await first.ok(other, "other")
+                assert [each.name for each in node.choices.registry.iterdir()] == [f"{DRIVER}-old-reg.sock"]
+            assert (old.calls, new.calls) == (
+                [("prepare", "c"), ("prepare", "other")],
+                [("unprepare", "c")],
+            )
+
+    asyncio.run(scene())
+
+
+def test_a_process_that_ends_leaves_the_sockets_of_its_successor() -> None:
+    async def scene() -> None:
+        async with on_node() as node:
+            ending = node.running()
+            await ending.__aenter__()
+            async with node.running() as line:
+                await ending.__aexit__(None, None, None)
+                uid = await node.claim("c")
+                assert await line.ok(uid, "c")
+                assert (await who_is_there(line)).name == DRIVER
+                assert len(list(node.choices.registry.iterdir())) == 1
+
+    asyncio.run(scene())
+
+
+def test_devices_are_published_again_when_the_author_says_that_they_changed() -> None:
+    async def scene() -> None:
+        class Growing(Gpu):
+            count = 1
+
+            def devices(self) -> list[Any]:
+                return [device(f"gpu-{number}") for number in range(self.count)]
+
+        async with on_node() as node:
+            gpu = Growing()
+            async with node.running(gpu) as line:
+                assert await node.served.devices() == ["gpu-0"]
+                assert _number(line, m.DEVICES) == 1
+                gpu.count = 3
+                await asyncio.to_thread(gpu.changed)
+                await until(node.served.devices, lambda names: names == ["gpu-0", "gpu-1", "gpu-2"])
+            gpu.changed()  # after the end nobody listens, and nothing happens
+
+    asyncio.run(scene())
+
+
+def test_an_author_who_raises_is_told_and_asked_again() -> None:
+    async def scene() -> None:
+        class Shaky(Gpu):
+            broken = True
+
+            def devices(self) -> list[Any]:
+                if self.broken:
+                    return [device("gpu-0", attributes={"x" * 99: 1})]
+                return [device("gpu-0")]
+
+        async with on_node() as node:
+            gpu = Shaky()
+            async with node.running(gpu, until_published=False) as line:
+                await until(lambda: _now("device `gpu-0`: attributes: " in node.said))
+                assert not line.kit.ready.is_set()
+                gpu.broken = False
+                gpu.changed()
+                await until(node.served.devices, lambda names: names == ["gpu-0"])
+
+    asyncio.run(scene())
+
+
+@pytest.mark.parametrize("service", [HEALTH_V1, HEALTH_V1BETA1, HEALTH_V1ALPHA1], ids=lambda each: each.name)
+def test_health_is_streamed(service: Service) -> None:
+    async def scene() -> None:
+        async with on_node() as node:
+            gpu = Watched()
+            async with node.running(gpu) as line:
+                request = service.message("NodeWatchResourcesRequest")()
+                messages: Any = Stub(line.endpoint, service).stream("NodeWatchResources", request)
+                first = await _next(messages)
+                assert [
+                    (each.device.pool_name, each.device.device_name, each.health) for each in first.devices
+                ] == [(NODE, "gpu-0", 1), ("elsewhere", "gpu-1", 0)]
+                assert all(each.last_updated_time > 0 for each in first.devices)
+                gpu.states = [DeviceState("gpu-0", False, "too hot", timeout_seconds=7)]
+                gpu.changed()
+                while len((message := await _next(messages)).devices) != 1:
+                    pass
+                told = message.devices[0]
+                assert told.health == 2
+                if service is not HEALTH_V1ALPHA1:
+                    assert (told.message, told.health_check_timeout_seconds) == ("too hot", 7)
+                assert _number(line, m.UNHEALTHY) == 1
+                messages.cancel()
+
+    asyncio.run(scene())
+
+
+def test_a_stream_survives_an_author_who_raises() -> None:
+    async def scene() -> None:
+        class Shaky(Watched):
+            def health(self) -> Iterable[DeviceState]:
+                self.asked.append(("health", None))  # type: ignore[arg-type]
+                if len(self.asked) == 1:
+                    raise OSError("no bus")
+                return self.states
+
+        async with on_node() as node, node.running(Shaky()) as line:
+            request = HEALTH_V1.message("NodeWatchResourcesRequest")()
+            messages: Any = Stub(line.endpoint, HEALTH_V1).stream("NodeWatchResources", request)
+            assert len((await _next(messages)).devices) == 2
+            assert "cannot tell how devices are" in node.said
+            messages.cancel()
+
+    asyncio.run(scene())
+
+
+def test_calls_are_counted_and_timed() -> None:
+    async def scene() -> None:
+        async with on_node() as node, node.running() as line:
+            uid = await node.claim("c")
+            await line.ok(uid, "c")
+            await line.refused("1234", "none")
+            text = line.kit.metrics.render().decode()
+            assert f'dray_driver_claims_total{{driver="{DRIVER}",method="prepare",result="ok"}} 1.0' in text
+            assert (
+                f'dray_driver_claims_total{{driver="{DRIVER}",method="prepare",result="error"}} 1.0' in text
+            )
+            assert f'dray_driver_claim_seconds_count{{driver="{DRIVER}",method="prepare"}} 2.0' in text
+            assert f'dray_driver_held_claims{{driver="{DRIVER}",stage="prepared"}} 1.0' in text
+
+    asyncio.run(scene())
+
+
+def test_authors_may_write_async_methods() -> None:
+    async def scene() -> None:
+        class Soft(Driver):
+            name = DRIVER
+
+            def __init__(self) -> None:
+                self.given: list[str] = []
+
+            async def devices(self) -> list[Any]:
+                await asyncio.sleep(0)
+                return [device("gpu-0")]
+
+            async def unprepare(self, claim: Any) -> None:
+                await asyncio.sleep(0)
+                self.given.append(claim.name)
+
+        async with on_node() as node:
+            soft = Soft()
+            async with node.running(soft) as line:
+                assert await node.served.devices() == ["gpu-0"]
+                uid = await node.claim("c")
+                assert await line.ok(uid, "c") == [("gpu", NODE, "gpu-0", ())]
+                assert node.cdi() == {}
+                await line.given_back(uid, "c")
+            assert soft.given == ["c"]
+
+    asyncio.run(scene())
+
+
+async def _next(messages: Any) -> Any:
+    async with asyncio.timeout(LIMIT):
+        return await anext(aiter(messages))
+
+
+async def _now(value: Any) -> Any:
+    return value
+
+
+def _number(line: Line, name: str) -> float:
+    for family in line.kit.metrics.collect():
+        if family.name == name:
+            return sum(sample.value for sample in family.samples)
+    raise AssertionError(name)
