@@ -113,7 +113,7 @@ class Kit:
         directory = choices.state or sockets.endpoint.parent / "state"
         book = Book(directory, files, choices.boot_id, choices.passing)
         for trouble in book.awaken(self._clock.now().timestamp()):
-            self._log.warning(trouble.what, driver=name, path=trouble.path)
+            self._log.warning("set in order at the start", driver=name, path=trouble.path, what=trouble.what)
         statuses = Statuses(self._client, name, choices.node, self._log)
         work = Work(self._tools(book, statuses))
         if self._author.tells_health and not self._classic:

@@ -175,7 +175,7 @@ class Work:
 
     async def _mend(self) -> None:
         for trouble in await self._disk(self._book.awaken, self._tools.clock.now().timestamp()):
-            self._log.error(trouble.what, driver=self._name, path=trouble.path)
+            self._log.error("set in order", driver=self._name, path=trouble.path, what=trouble.what)
 
     async def _disk(self, call: Callable[..., Any], *arguments: Any) -> Any:
         return await self._author.in_thread(call, *arguments)

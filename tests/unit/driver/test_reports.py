@@ -1,0 +1,99 @@
+"""Reports about devices in the claim: conditions, data, network, written beside the work."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import Any
+
+from dray.client.failures import Unreachable
+from dray.driver import Claim, Condition, DeviceStatus, NetworkDeviceData, Ready
+from tests.contract.api import path
+from tests.unit.driver.onnode import DRIVER, NODE, Gpu, Node, on_node
+from tests.unit.driver.served import until
+
+
+class Nic(Gpu):
+    """Reports an address for every device."""
+
+    def prepare(self, claim: Claim) -> Iterable[Ready]:
+        self._note("prepare", claim)
+        return [Ready(got, status=self.report(got.device)) for got in claim.devices]
+
+    def report(self, name: str) -> DeviceStatus:
+        return DeviceStatus(
+            conditions=[Condition(type="Ready", status="True", reason="Up", message="it is up")],
+            data={"queues": 4, "of": name},
+            network=NetworkDeviceData(interface_name="eth1", ips=("10.1.0.7/24",)),
+        )
+
+
+async def devices_of(node: Node, name: str) -> Any:
+    return (await node.served.api.get(path("resourceclaims", name)))["status"].get("devices", [])
+
+
+def test_what_a_driver_reports_stands_in_the_claim_beside_what_others_report() -> None:
+    async def scene() -> None:
+        async with on_node() as node, node.running(Nic()) as line:
+            result = {"request": "gpu", "driver": DRIVER, "pool": NODE, "device": "gpu-0"}
+            other = {"request": "gpu", "driver": "other.example.com", "pool": "p", "device": "d"}
+            uid = await node.allocated("c", [result, other])
+            theirs = {"driver": "other.example.com", "pool": "p", "device": "d", "data": {"x": 1}}
+            await node.served.api.patch(
+                path("resourceclaims", "c", sub="status"), {"status": {"devices": [theirs]}}
+            )
+            await line.ok(uid, "c")
+            found = await until(lambda: devices_of(node, "c"), lambda devices: len(devices) == 2)
+            mine = next(each for each in found if each["driver"] == DRIVER)
+            when = mine["conditions"][0].pop("lastTransitionTime")
+            assert when.endswith("Z")
+            assert theirs in found
+            assert mine == {
+                "driver": DRIVER,
+                "pool": NODE,
+                "device": "gpu-0",
+                "conditions": [{"type": "Ready", "status": "True", "reason": "Up", "message": "it is up"}],
+                "data": {"queues": 4, "of": "gpu-0"},
+                "networkData": {"interfaceName": "eth1", "ips": ["10.1.0.7/24"]},
+            }
+
+    asyncio.run(scene())
+
+
+def test_a_report_that_could_not_be_written_is_written_later_also_after_a_restart() -> None:
+    async def scene() -> None:
+        async with on_node() as node:
+            async with node.running(Nic()) as line:
+                uid = await node.claim("c")
+
+                def refuse(request: Any) -> None:
+                    if request.path.endswith("/status"):
+                        raise Unreachable("refused", sent=False)
+
+                node.way.before = refuse
+                await line.ok(uid, "c")
+                await until(lambda: _now("cannot write the status of devices" in node.said))
+                assert await devices_of(node, "c") == []
+            node.way.before = lambda _request: None
+            async with node.running(Nic()):
+                await until(lambda: devices_of(node, "c"))
+
+    asyncio.run(scene())
+
+
+def test_a_report_that_is_too_large_is_refused_at_once() -> None:
+    async def scene() -> None:
+        class Loud(Nic):
+            def report(self, name: str) -> DeviceStatus:
+                return DeviceStatus(data={"x": "y" * 11_000})
+
+        async with on_node() as node, node.running(Loud()) as line:
+            uid = await node.claim("c")
+            refusal = await line.refused(uid, "c")
+            assert "the device status has 11008 bytes of data, at most 10240 are allowed" in refusal
+
+    asyncio.run(scene())
+
+
+async def _now(value: Any) -> Any:
+    return value
