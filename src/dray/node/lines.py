@@ -39,6 +39,7 @@ from dray.wire.services import Message, Service, Stub
 
 T = TypeVar("T")
 
+CLOSED: Final = "the line was closed"
 _AT_ONCE: Final = 8
 """Calls of the classic protocol at a time, which has one claim in each."""
 
@@ -99,7 +100,10 @@ class Calls:
             code = grpc.StatusCode.CANCELLED
             if _is_cancelled():
                 raise
-            return replies.failure(self.offer.name, code, "the line was closed", self.habits.timeout)
+            return replies.failure(self.offer.name, code, CLOSED, self.habits.timeout)
+        except grpc.aio.UsageError:
+            code = grpc.StatusCode.CANCELLED
+            return replies.failure(self.offer.name, code, CLOSED, self.habits.timeout)
         finally:
             path = stub.service.methods[method].path
             self.habits.metrics.called(self.offer.name, path, code.name, clock.monotonic() - began)

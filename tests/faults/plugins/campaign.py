@@ -1,0 +1,285 @@
+"""R-14: the life of drivers under one agent, in random order, with their slices on a real server.
+
+Theory of operation: one driver is put through scenes while a neighbour of it is left alone. All the time
+claims are prepared and given back through both, as pods would. While a scene says that somebody must answer,
+no call may fail and a line must be there. A driver's slices may only go when it was away for the grace time;
+that they are the same ones is seen by their uids. The neighbour must never notice anything. The grace time
+passes on a clock that is turned by hand, so that nobody waits for it and nothing depends on a busy machine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import random
+import signal
+import sys
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from dray.api.resource import ResourceSlice
+from dray.client.client import Client
+from dray.node.drivers import ClaimRef, Failure
+from dray.node.slices import PublishedSlices
+from tests.contract.documents import node, resource_slice
+from tests.contract.servers import reaching
+from tests.e2e.plain_driver import PlainDriver
+from tests.e2e.processes import Process
+from tests.unit.node.doorway import GRACE, NAME, Place, place, until
+
+NODE = "node-a"
+NEIGHBOUR = "neighbour.example.com"
+KILLED = "killed.example.com"
+TIMEOUT = 1.0
+"""Seconds, real ones, after which a call to a driver that hangs is given up."""
+
+
+@dataclass
+class Tally:
+    """What happened, and what should not have."""
+
+    scenes: Counter[str] = field(default_factory=Counter)
+    calls: int = 0
+    unanswered: int = 0
+    withdrawals: int = 0
+    kept: int = 0
+    breaches: list[str] = field(default_factory=list)
+
+    def sound(self) -> bool:
+        return not self.breaches and self.calls > 0 and self.withdrawals > 0 and self.kept > 0
+
+    def __str__(self) -> str:
+        scenes = ", ".join(f"{name} {count}" for name, count in sorted(self.scenes.items()))
+        return (
+            f"scenes: {scenes}; {self.calls} calls, {self.unanswered} unanswered while nobody had to; "
+            f"slices withdrawn {self.withdrawals} times, kept {self.kept} times; "
+            f"breaches: {'; '.join(self.breaches[:5]) or 'none'}"
+        )
+
+
+class Campaign:
+    """A place with two drivers and a server."""
+
+    def __init__(self, here: Place, client: Client, seed: int) -> None:
+        self._here = here
+        self._client = client
+        self._random = random.Random(seed)
+        self._numbers = itertools.count(1)
+        self._must_answer = True
+        self._driver: PlainDriver
+        self.tally = Tally()
+
+    async def run(self, rounds: int, kills: int) -> Tally:
+        self._driver = await self._start(NAME)
+        await self._start(NEIGHBOUR)
+        neighbours = await self._slices(NEIGHBOUR)
+        calling = [asyncio.create_task(self._call(name)) for name in (NAME, NEIGHBOUR)]
+        scenes = (self.unregister, self.restart, self.roll, self.roll_back, self.hang, self.wrong_version)
+        plan = [scenes[number % len(scenes)] for number in range(rounds)] + [self.kill] * kills
+        self._random.shuffle(plan)
+        for scene in plan:
+            await scene()
+            self.tally.scenes[scene.__name__.replace("_", " ")] += 1
+            self._judge(await self._slices(NEIGHBOUR) == neighbours, "the neighbour lost its slices")
+        for task in calling:
+            task.cancel()
+        ended = await asyncio.gather(*calling, return_exceptions=True)
+        self.tally.breaches += [repr(each) for each in ended if not isinstance(each, asyncio.CancelledError)]
+        return self.tally
+
+    def _judge(self, good: bool, what: str) -> None:
+        if not good:
+            self.tally.breaches.append(what)
+
+    async def _start(self, name: str, **ways: str) -> PlainDriver:
+        """Start a driver, as it would be: it publishes its slice and registers."""
+        came = len(self._here.came)
+        driver = await self._here.driver(name, instance=f"-{next(self._numbers)}", **ways)
+        await self._publish(name)
+        await self._here.until(lambda: len(self._here.came) > came)
+        return driver
+
+    async def _publish(self, name: str) -> None:
+        if not await self._slices(name):
+            document = resource_slice(f"{NODE}-{name}", NODE)
+            document["spec"] |= {"driver": name, "pool": document["spec"]["pool"] | {"name": name}}
+            await self._client.create(document)
+
+    async def _slices(self, name: str) -> set[str]:
+        """The uids of a driver's slices."""
+        found = (await self._client.list(ResourceSlice)).items
+        return {each.metadata.uid for each in found if each.spec.driver == name}
+
+    def _must(self, name: str) -> bool:
+        return self._must_answer or name == NEIGHBOUR
+
+    async def _call(self, name: str) -> None:
+        """What pods do: have claims prepared and given back, one after the other."""
+        for number in itertools.count():
+            must = self._must(name)
+            claim = ClaimRef("default", f"c-{number}", f"{name}-{number}")
+            for what in ("prepare", "unprepare"):
+                line = self._here.registry.line(name)
+                if line is None:
+                    self._judge(not (must and self._must(name)), f"there was no line to {name}")
+                    continue
+                outcome = (await getattr(line, what)([claim]))[claim.uid]
+                self.tally.calls += 1
+                if isinstance(outcome, Failure):
+                    self.tally.unanswered += 1
+                    self._judge(not (must and self._must(name)), f"{what}: {outcome}")
+            await asyncio.sleep(0.005)
+
+    async def _gone(self) -> None:
+        await self._here.until(lambda: self._here.registry.line(NAME) is None)
+
+    async def _kept(self, before: set[str], name: str = NAME) -> None:
+        self._judge(await self._slices(name) == before, f"{name} lost its slices, and was not away for long")
+        self.tally.kept += 1
+
+    async def _withdrawn(self, name: str) -> None:
+        """Let the rest of the grace time pass, and see the slices go."""
+        self._here.pass_time(GRACE)
+        withdrawals = self._here.went.count(name)
+        async with asyncio.timeout(30):
+            while await self._slices(name):
+                await asyncio.sleep(0.01)
+        self._judge(withdrawals > 0, f"nobody was told that {name} has gone")
+        self.tally.withdrawals += 1
+
+    # Scenes.
+
+    async def unregister(self) -> None:
+        """A driver leaves and does not come back in time."""
+        before, self._must_answer = await self._slices(NAME), False
+        await self._driver.stop()
+        await self._gone()
+        self._here.pass_time(self._random.uniform(0, GRACE * 0.9))
+        await self._kept(before)
+        await self._withdrawn(NAME)
+        self._driver = await self._start(NAME)
+        self._must_answer = True
+
+    async def restart(self) -> None:
+        """A driver is away for less than the grace time."""
+        before, self._must_answer = await self._slices(NAME), False
+        await self._driver.stop()
+        await self._gone()
+        self._here.pass_time(self._random.uniform(0, GRACE * 0.9))
+        await self._here.started(self._driver)
+        await self._here.registered()
+        self._must_answer = True
+        self._here.pass_time(GRACE * 2)
+        await self._kept(before)
+
+    async def roll(self) -> None:
+        """A new instance comes before the old one leaves: nobody notices."""
+        before, old = await self._slices(NAME), self._driver
+        self._driver = await self._start(NAME)
+        await until(lambda: bool(self._driver.calls))
+        self._here.pass_time(self._random.uniform(0, GRACE * 2))
+        calls = len(old.calls)
+        await old.stop()
+        self._judge(len(old.calls) <= calls + 1, "an instance was called after a newer one had come")
+        await self._alone()
+        self._here.pass_time(GRACE * 2)
+        await self._kept(before)
+
+    async def roll_back(self) -> None:
+        """A new instance comes, answers, and leaves again: the old one goes on."""
+        before, old = await self._slices(NAME), self._driver
+        new = await self._start(NAME)
+        await until(lambda: bool(new.calls))
+        self._must_answer, calls = False, len(old.calls)
+        await new.stop()
+        await self._alone()
+        self._must_answer = True
+        await until(lambda: len(old.calls) > calls)
+        self._here.pass_time(GRACE * 2)
+        await self._kept(before)
+
+    async def _alone(self) -> None:
+        await self._here.until(
+            lambda: [each.offer.name for each in self._here.registry._instances()].count(NAME) == 1
+        )
+
+    async def hang(self) -> None:
+        """A driver does not answer calls any more; it is still there, and so are its slices."""
+        before, self._must_answer = await self._slices(NAME), False
+        missed = self.tally.unanswered
+        self._driver.hangs |= {"NodePrepareResources", "NodeUnprepareResources"}
+        await until(lambda: self.tally.unanswered > missed + 1)
+        self._here.pass_time(GRACE * 2)
+        self._judge(self._here.registry.line(NAME) is not None, "a driver that hangs was dropped")
+        self._driver.hangs.clear()
+        calls = len(self._driver.calls)
+        await until(lambda: len(self._driver.calls) > calls + 2)
+        self._must_answer = True
+        await self._kept(before)
+
+    async def wrong_version(self) -> None:
+        """A second instance that speaks nothing we know is told so, and the first one goes on."""
+        before, here = await self._slices(NAME), self._here
+        lost = await here.driver(NAME, instance=f"-{next(self._numbers)}", versions=("v9.DRAPlugin",))
+        await here.until(lambda: bool(lost.statuses))
+        registered, why = lost.statuses[0]
+        self._judge(not registered and "offers `v9.DRAPlugin`" in why, f"it was told: {registered} {why}")
+        here.pass_time(GRACE * 2)
+        calls = len(self._driver.calls)
+        await until(lambda: len(self._driver.calls) > calls)
+        self._judge(not lost.calls, "an instance that was refused was called")
+        await lost.stop()
+        await self._kept(before)
+
+    async def kill(self) -> None:
+        """A process is killed and leaves its sockets: gone after the grace time, unless it is back."""
+        here = self._here
+        folder = here.plugins / "killed"
+        places = ["--registry", here.registrations, "--plugins", folder]
+        program = [sys.executable, "-m", "tests.e2e.plain_driver", "--name", KILLED, *map(str, places)]
+        process = Process(program, here.cdi / "killed.log", f"{KILLED} is ready")
+        try:
+            await self._published(process)
+            before = await self._slices(KILLED)
+            await self._killed(process)
+            if self._random.random() < 0.5:
+                await self._published(process)
+                here.pass_time(GRACE * 2)
+                await self._kept(before, KILLED)
+                await self._killed(process)
+            await self._withdrawn(KILLED)
+            self._judge(here.registry.line(KILLED) is None, "a driver that was killed is still there")
+        finally:
+            await asyncio.to_thread(process.stop, signal.SIGKILL)
+
+    async def _published(self, process: Process) -> None:
+        came = len(self._here.came)
+        await asyncio.to_thread(process.start)
+        await self._publish(KILLED)
+        await self._here.until(lambda: len(self._here.came) > came)
+
+    async def _killed(self, process: Process) -> None:
+        """Kill it, and let less than the grace time pass."""
+        before = await self._slices(KILLED)
+        await asyncio.to_thread(process.stop, signal.SIGKILL)
+        await self._here.until(
+            lambda: any(
+                each.offer.name == KILLED and each.away_since is not None
+                for each in self._here.registry._instances()
+            )
+        )
+        self._here.pass_time(self._random.uniform(0, GRACE * 0.9))
+        await self._kept(before, KILLED)
+
+
+@asynccontextmanager
+async def campaign(folder: Path, seed: int) -> AsyncIterator[Campaign]:
+    """A campaign on a server of its own."""
+    async with reaching("inside", folder) as reach:
+        client = reach.client()
+        await client.create(node(NODE))
+        async with place(TIMEOUT, PublishedSlices(client, NODE).withdraw) as here:
+            yield Campaign(here, client, seed)
