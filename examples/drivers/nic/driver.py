@@ -1,13 +1,12 @@
 """Network cards that many containers share by bandwidth, and a fabric that is reached from every node.
 
-With `NIC_FABRIC=1` the driver also publishes the cards of the fabric, for the whole cluster; one node should.
-Cards of the node are given out before those of the fabric.
+Without `--node` the driver publishes the fabric, for the whole cluster, and prepares nothing; on nodes it
+does the rest. Cards of a node are given out before those of the fabric, which has the lower priority.
 """
 
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Iterator
 from typing import Final
 
@@ -36,17 +35,15 @@ class Nic(Driver):
 
     name = "nic.example.com"
 
-    def __init__(self, node: str = "", fabric: bool | None = None) -> None:
+    def __init__(self, node: str = "") -> None:
         self.node = node
-        self._fabric = os.environ.get("NIC_FABRIC") == "1" if fabric is None else fabric
 
     def devices(self) -> Iterator[Device | Pool]:
-        cards = [_card(f"eth{i}", {ROOT: root}) for i, root in enumerate(ROOTS)]
-        if not self._fabric:
-            yield from cards
+        if not self.node:
+            yield Pool("fabric", [_card("fabric0", {})], priority=-1, nodes=Reach.ALL_NODES)
             return
-        yield Pool(self.node, cards, priority=100)
-        yield Pool("fabric", [_card("fabric0", {})], priority=1, nodes=Reach.ALL_NODES)
+        for number, root in enumerate(ROOTS):
+            yield _card(f"eth{number}", {ROOT: root})
 
     def prepare(self, claim: Claim) -> Iterator[Ready]:
         for got in claim.devices:

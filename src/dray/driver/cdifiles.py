@@ -17,7 +17,7 @@ from typing import Final
 from dray.driver.allocated import Refused
 from dray.driver.base import Ready
 from dray.durable import remove, write_whole
-from dray.wire.cdi import BadSpec, CdiDevice, DeviceNode, Edits, Mount, Spec, qualified, write_spec
+from dray.wire.cdi import BadSpec, CdiDevice, DeviceNode, Edits, Mount, Spec, qualified, read_spec, write_spec
 
 _SAFE: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,62}[A-Za-z0-9])?")
 _DIGEST: Final = 32
@@ -76,6 +76,14 @@ class CdiFiles:
             return
         self._directory.mkdir(parents=True, exist_ok=True)
         write_whole(self.path(uid), content, 0o644)
+
+    def is_sound(self, uid: str) -> bool:
+        """Whether the file of a claim is there, and no half of one."""
+        try:
+            read_spec(self.path(uid).read_bytes())
+        except (OSError, BadSpec):
+            return False
+        return True
 
     def remove(self, uid: str) -> None:
         """Take the file of a claim away."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -40,13 +40,13 @@ class Bench:
 
     def take(self, count: int, *, exclusive: bool = False) -> tuple[Spare, ...]:
         """Devices for as many claims; a shared one serves several."""
-        usable = [each for each in self.spares if not (exclusive and each.shared)]
+        usable = _apart(each for each in self.spares if not (exclusive and each.shared))
         shared = [each for each in usable if each.shared]
         while shared and len(usable) < count:
             usable += shared
         if len(usable) < count:
-            what = "free exclusive" if exclusive else "free"
-            raise NotTried(f"it needs {count} {what} devices of this driver, there are {len(usable)}")
+            what = f"free {'exclusive ' if exclusive else ''}device{'' if count == 1 else 's'}"
+            raise NotTried(f"it needs {count} {what} of this driver, there are {len(usable)}")
         return tuple(usable[:count])
 
     def directory(self) -> Path:
@@ -100,6 +100,18 @@ class Bench:
             raise NotTried("nobody said how to restart the driver: give --restart COMMAND or --supervised")
         await self.restart()
         await self.line.back()
+
+
+def _apart(spares: Iterable[Spare]) -> list[Spare]:
+    """Devices that can be had together: of those that draw from the same counters, one."""
+    found: list[Spare] = []
+    drawn: set[tuple[str, str]] = set()
+    for each in spares:
+        draws = {(each.pool, name) for name in each.draws}
+        if not draws & drawn:
+            found.append(each)
+            drawn |= draws
+    return found
 
 
 def entry_of(answers: dict[str, Answer], ref: Ref) -> Answer:

@@ -27,6 +27,8 @@ class Spare:
     shared: bool
     least: tuple[tuple[str, Quantity], ...] = ()
     """What the smallest share of it takes."""
+    draws: frozenset[str] = frozenset()
+    """The counters it draws from: devices that draw from the same ones may overlap."""
 
 
 def node_of(slices: Iterable[ResourceSlice], driver: str, wanted: str) -> str:
@@ -101,7 +103,8 @@ def _spare(published: ResourceSlice, device: Device) -> Spare:
     shared = bool(device.allow_multiple_allocations)
     least = tuple((name, _least(capacity)) for name, capacity in device.capacity.items()) if shared else ()
     node = device.node_name or published.spec.node_name or ""
-    return Spare(published.spec.pool.name, device.name, node, shared, least)
+    draws = frozenset(each.counter_set for each in device.consumes_counters)
+    return Spare(published.spec.pool.name, device.name, node, shared, least, draws)
 
 
 def _least(capacity: DeviceCapacity) -> Quantity:

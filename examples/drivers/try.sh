@@ -1,0 +1,68 @@
+#!/bin/sh
+# Try a driver: a cluster without nodes, one node agent, and the driver beside it, each in a process of its own.
+#
+#   sh examples/drivers/try.sh gpu     start all of it with the driver in examples/drivers/gpu
+#   sh examples/drivers/try.sh stop    end it; what there was stays in ./dray-try
+#
+# Everything is in ./dray-try: the cluster's data, the node's directories and what each process says (*.log).
+set -eu
+
+here=$(cd "$(dirname "$0")" && pwd)
+name=${1:?say which driver: cpu, env, first, fpga, gpu, nic; or stop}
+work=$PWD/dray-try
+node=$work/node
+
+start() {  # start NAME COMMAND...: run a process of its own, and remember it
+    what=$1
+    shift
+    "$@" > "$work/$what.log" 2>&1 &
+    echo $! > "$work/$what.pid"
+}
+
+until_says() {  # until_says NAME WORDS: wait for words in what a process says
+    count=0
+    until grep -q "$2" "$work/$1.log"; do
+        count=$((count + 1))
+        if [ $count -gt 600 ] || ! kill -0 "$(cat "$work/$1.pid")" 2> /dev/null; then
+            echo "$1 did not start:" >&2
+            cat "$work/$1.log" >&2
+            exit 1
+        fi
+        sleep 0.1
+    done
+}
+
+stop() {
+    for what in driver controller node up; do
+        if [ -f "$work/$what.pid" ]; then
+            pid=$(cat "$work/$what.pid")
+            kill "$pid" 2> /dev/null || true
+            while kill -0 "$pid" 2> /dev/null; do sleep 0.1; done
+            rm "$work/$what.pid"
+        fi
+    done
+}
+
+if [ "$name" = stop ]; then
+    stop
+    exit
+fi
+if [ ! -f "$here/$name/driver.py" ]; then
+    echo "there is no driver in $here/$name" >&2
+    exit 2
+fi
+
+stop
+mkdir -p "$work"
+start up dray up --nodes 0 --port 0 --data-dir "$work/data"
+until_says up "use it with"
+export KUBECONFIG="$work/data/admin.kubeconfig"
+start node dray node --name node-0 --root "$node"
+start driver python "$here/$name/driver.py" --node node-0 --plugins "$node/plugins" \
+    --plugins-registry "$node/plugins_registry" --cdi-dir "$node/cdi" --state-dir "$node/$name"
+if [ -f "$here/$name/controller.py" ]; then
+    start controller python "$here/$name/controller.py"
+fi
+until_says driver "serving"
+echo "driver $name is there"
+echo "hint: export KUBECONFIG=$KUBECONFIG"

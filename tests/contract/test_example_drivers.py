@@ -1,0 +1,202 @@
+"""The drivers of examples/drivers: good ones, small ones, and the same devices that simulated nodes have."""
+
+from __future__ import annotations
+
+import io
+import tokenize
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dray.api.codec import to_document
+from dray.api.resource import Device, ResourceSlice, ResourceSliceSpec
+from dray.cluster import fleet
+from dray.driver import Claim, Driver, Got, Pool, Quantity, Setting
+from dray.driver.devices import pools_of
+from dray.driver.testing import Choices, Verdict, examine
+from dray_examples.cpu.driver import Cpu
+from dray_examples.env.driver import Env, Variables
+from dray_examples.first.driver import Dice
+from dray_examples.gpu.driver import Gpu, GpuConfig, Sharing
+from dray_examples.nic.driver import Nic
+from tests.contract.kitted import kitted, short_folder
+from tests.contract.servers import reaching
+from tests.outside import ROOT
+
+DRIVERS = ROOT / "examples" / "drivers"
+SMALL = 60
+"""Lines of code of a whole driver."""
+LONGEST = 120
+
+NO_HEALTH = {"health"}
+NOTHING_ALONE = {"health", "held-device", "restart-held"}
+"""What cannot be tried on a driver whose devices are all shared."""
+
+EXAMINED: tuple[tuple[str, Any, set[str]], ...] = (
+    ("gpu", Gpu, set()),
+    ("gpu in parts", lambda: Gpu(parts=4), set()),
+    ("nic", Nic, NOTHING_ALONE),
+    ("cpu", Cpu, NO_HEALTH),
+    ("env", Env, NOTHING_ALONE),
+    ("dice", Dice, NO_HEALTH),
+)
+
+PARAMETERS = {Env: {"env": {"greeting": "hello"}}}
+"""Without a variable nothing would be put into a container."""
+
+
+@pytest.mark.parametrize(("make", "untried"), [row[1:] for row in EXAMINED], ids=[row[0] for row in EXAMINED])
+async def test_a_driver_of_the_kit_passes_the_suite(make, untried):
+    with short_folder() as folder:
+        async with (
+            reaching("inside", folder) as reach,
+            kitted(make, reach.client(), folder) as driver,
+        ):
+            parameters = PARAMETERS.get(make)
+            choices = Choices(
+                driver.socket, cdi_dir=driver.cdi, restart=driver.restart, parameters=parameters
+            )
+            report = await examine(reach.client(), choices)
+    found = {
+        each.check: (each.verdict.value, each.why)
+        for each in report.outcomes
+        if each.verdict is not Verdict.YES
+    }
+    assert set(found) == untried, found
+    assert not report.count(Verdict.NO), found
+
+
+def code_lines(path: Path) -> int:
+    """Lines that are neither empty, nor comment, nor docstring."""
+    tokens = list(tokenize.generate_tokens(io.StringIO(path.read_text()).readline))
+    skipped = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT}
+    lines: set[int] = set()
+    fresh = True
+    for token in tokens:
+        if token.type in skipped or token.type == tokenize.ENDMARKER:
+            fresh = fresh or token.type in (tokenize.NEWLINE, tokenize.INDENT)
+            continue
+        if not (fresh and token.type == tokenize.STRING):
+            lines.update(range(token.start[0], token.end[0] + 1))
+        fresh = False
+    return len(lines)
+
+
+def test_a_driver_can_be_very_small():
+    assert code_lines(DRIVERS / "first" / "driver.py") < SMALL
+
+
+@pytest.mark.parametrize("path", sorted(DRIVERS.glob("*/*.py")), ids=lambda path: path.parent.name)
+def test_no_example_is_long(path):
+    assert code_lines(path) < LONGEST
+
+
+def test_lines_of_code_are_counted_as_people_would(tmp_path):
+    file = tmp_path / "m.py"
+    file.write_text(
+        '"""Doc\n\nmore."""\n\n# why\nx = 1\n\n\ndef f():\n    """Doc."""\n    return """a\nb"""\n'
+    )
+    assert code_lines(file) == 4
+
+
+# --- the devices ---
+
+
+def devices_of(driver: Driver) -> list[Device]:
+    told: Any = driver.devices()
+    return [each for pool in pools_of(told, driver.node) for each in pool.devices]
+
+
+def documents(driver: Driver) -> list[dict[str, Any]]:
+    page = ResourceSlice(spec=ResourceSliceSpec(devices=tuple(devices_of(driver))))
+    found: list[dict[str, Any]] = to_document(page)["spec"]["devices"]
+    return found
+
+
+@pytest.mark.parametrize("number", range(4))
+def test_drivers_publish_what_simulated_nodes_have(number):
+    gpus, cards = fleet.slices(number)
+    assert documents(Gpu(node=f"node-{number}")) == gpus["spec"]["devices"]
+    assert documents(Gpu(node="other", number=number)) == gpus["spec"]["devices"]
+    assert documents(Nic(node=f"node-{number}")) == cards["spec"]["devices"]
+    assert {each["spec"]["pool"]["name"] for each in (gpus, cards)} == {f"node-{number}"}
+
+
+def test_a_card_is_whole_or_in_parts_and_never_both():
+    (pool,) = Gpu(node="node-0", parts=4).devices()
+    assert isinstance(pool, Pool)
+    whole, part = (
+        next(each for each in pool.devices if each.name == name) for name in ("gpu-1", "gpu-1-part-0")
+    )
+    (has,) = (each for each in pool.counters if each.name == "card-1")
+    drawn = [each.consumes_counters[0].counters["memory"].value for each in (whole, part)]
+    assert drawn == [Quantity.parse("80Gi"), Quantity.parse("20Gi")]
+    assert has.counters["memory"].value == drawn[0]
+    assert len(pool.devices) == 4 + 16
+
+
+def test_the_fabric_comes_after_what_is_near():
+    (fabric,) = Nic().devices()
+    assert isinstance(fabric, Pool)
+    assert (fabric.name, fabric.priority) == ("fabric", -1)
+    assert all(isinstance(each, Device) for each in Nic(node="node-0").devices())
+
+
+# --- what containers get ---
+
+
+def claim(*got: Got) -> Claim:
+    return Claim("default", "c", "0f1e2d3c-0000-4000-8000-000000000001", got)
+
+
+def test_a_container_is_told_how_its_card_is_shared():
+    config = (Setting("claim", GpuConfig(Sharing("TimeSlicing", "Short"))),)
+    (plain,) = Gpu().prepare(claim(Got("r", "node-0", "gpu-2")))
+    (shared,) = Gpu().prepare(claim(Got("r", "node-0", "gpu-2-part-1", config=config)))
+    assert plain.env == {"GPU_DEVICE_2": "gpu-2", "GPU_DEVICE_2_SHARING": "Exclusive"}
+    assert shared.env == {
+        "GPU_DEVICE_2": "gpu-2-part-1",
+        "GPU_DEVICE_2_SHARING": "TimeSlicing",
+        "GPU_DEVICE_2_INTERVAL": "Short",
+    }
+
+
+def test_a_card_is_ill_while_there_is_a_file_that_says_so(tmp_path):
+    driver = Gpu(node="node-0", ill=tmp_path)
+    assert all(each.healthy for each in driver.health())
+    (tmp_path / "gpu-3").touch()
+    assert [(each.device, each.message) for each in driver.health() if not each.healthy] == [
+        ("gpu-3", "too hot")
+    ]
+
+
+def test_a_share_has_its_bandwidth_and_an_address_of_its_own():
+    mine, others = (
+        Got("front", "node-0", "eth0", share_id=f"share-{n}", consumed={"bandwidth": Quantity.parse("4G")})
+        for n in (1, 2)
+    )
+    (ready,) = Nic().prepare(claim(mine))
+    assert ready.env == {
+        "NIC_FRONT_INTERFACE": "eth0",
+        "NIC_FRONT_SHARE": "share-1",
+        "NIC_FRONT_BANDWIDTH": "4G",
+    }
+    network = [next(iter(Nic().prepare(claim(each)))).status for each in (mine, mine, others)]
+    assert network[0] == network[1] != network[2]
+
+
+def test_all_cores_of_a_claim_are_told_together():
+    got = [Got("cores", "node-0", f"cpu-{n}") for n in (2, 1)]
+    assert [each.env for each in Cpu().prepare(claim(*got))] == [
+        {"CPU_SET": "8-15,16-23", "CPU_MEMORY_NODES": "0,1,2,3"}
+    ] * 2
+
+
+def test_parameters_of_class_and_claim_become_variables():
+    config = (
+        Setting("class", Variables({"region": "north"})),
+        Setting("claim", Variables({"greeting": "hello"})),
+    )
+    (ready,) = Env().prepare(claim(Got("r", "node-0", "environment", config=config)))
+    assert ready.env == {"ADMIN_REGION": "north", "USER_GREETING": "hello"}
