@@ -120,7 +120,7 @@ def tales_of(pod: Document) -> tuple[Tale, ...]:
     inits = spec.get("initContainers") or ()
     through = Waiting("PodInitializing") if inits else Waiting()
     return (
-        *(Tale(one["name"], _role(one), str(one.get("image") or "")) for one in inits),
+        *(Tale(one["name"], _role(one), str(one.get("image") or ""), through) for one in inits),
         *(
             Tale(one["name"], Role.MAIN, str(one.get("image") or ""), through)
             for one in spec.get("containers") or ()

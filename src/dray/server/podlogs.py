@@ -11,6 +11,7 @@ Rules for this file: nothing of a log is read; what is wrong with a question is 
 from __future__ import annotations
 
 import asyncio
+import os
 import ssl
 import tempfile
 from collections.abc import AsyncIterator, Mapping
@@ -214,7 +215,8 @@ def _silence(node: str, target: URL, silent: BaseException) -> str:
     if isinstance(silent, aiohttp.ServerFingerprintMismatch):
         why = f"who answers there is not the agent of the node: another certificate than `{CERTIFICATE}` says"
     elif isinstance(silent, aiohttp.ClientConnectorError):
-        why = silent.os_error.strerror or str(silent.os_error)
+        number = silent.os_error.errno or 0
+        why = os.strerror(number) if number > 0 else str(silent.os_error)
     else:
         why = str(silent) or "no answer in time"
     return f"the agent of node {node} cannot be asked at {where}: {why.lower()}"
