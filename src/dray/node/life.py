@@ -28,7 +28,6 @@ from dray.node.adoption import taken_up
 from dray.node.answers import Ready, Refusal
 from dray.node.claims import ABANDON
 from dray.node.containers import LEAST_GRACE, Containers
-from dray.node.measures import REFUSALS
 from dray.node.restarts import FAILED, OVER, PENDING, RUNNING, Running, Waiting
 from dray.node.runtime.base import Found
 from dray.node.shop import Shop
@@ -193,12 +192,9 @@ class Life:
             self._claims_ready, self.hindrance = True, None
             self._tell()
             return True
-        if isinstance(answer, Refusal):
-            if self.hindrance is None or self.hindrance.reason != answer.reason:
-                self._shop.metrics.count(REFUSALS, str(answer.reason))
-            if answer.final:
-                self._failure = Verdict(FAILED, str(answer.reason), answer.message)
-                self._wake.set()
+        if isinstance(answer, Refusal) and answer.final:
+            self._failure = Verdict(FAILED, str(answer.reason), answer.message)
+            self._wake.set()
         self.hindrance = Waiting(str(answer.reason), answer.message)
         self._tell()
         return False
