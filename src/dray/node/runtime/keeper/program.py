@@ -41,6 +41,7 @@ FORWARDED: Final = (
     signal.SIGWINCH,
 )
 _BEFORE: Final = ("prestart", "createRuntime", "createContainer", "startContainer")
+_MOST_FILES: Final = 65536
 _CHUNK: Final = 65536
 _SET_CHILD_SUBREAPER: Final = 36
 
@@ -239,11 +240,26 @@ def _become(orders: dict[str, Any], gate: int, told: int, streams: tuple[int, in
         if orders["user"] is not None:
             os.setuid(orders["user"])
         os.chdir(orders["cwd"])
-        os.execvpe(orders["argv"][0], orders["argv"], orders["env"])
+        _execute(orders["argv"], orders["env"])
     except Exception as failed:
         os.write(told, _why(failed, orders).encode("utf-8", "replace")[:4096])
     finally:
         os._exit(128)
+
+
+def _execute(argv: list[str], env: dict[str, str]) -> None:
+    """Execute a command of the container's PATH; the standard library would have to be read for that now."""
+    name = argv[0]
+    places = [name] if "/" in name else [f"{place or '.'}/{name}" for place in env.get("PATH", "").split(":")]
+    failed: OSError = FileNotFoundError(2, "No such file or directory")
+    for place in places:
+        try:
+            os.execve(place, argv, env)
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except PermissionError as refused:
+            failed = refused
+    raise failed
 
 
 def _why(failed: Exception, orders: dict[str, Any]) -> str:
@@ -265,13 +281,19 @@ def _drain(descriptor: int, stream: bytes, log: Log) -> None:
 def finish(orders: dict[str, Any]) -> None:
     """Do what a keeper that was killed left undone."""
     state, _ = files.read_words(files.STATE)
-    same_boot = state.get("boot", [""]) == [files.boot_id()]
-    main, start = (int(word) for word in state["main"]) if same_boot else (0, 0)
+    now = time.time()
+    why = "the process that kept it was killed"
+    try:
+        started = float(state["started"][0])
+        main, start = (int(word) for word in state["main"])
+        if state["boot"] != files.boot_id().split():
+            # Those processes are somebody else's by now.
+            main = start = 0
+            why = "the machine was started anew"
+    except (KeyError, IndexError, ValueError):
+        main, start, started = 0, 0, now
     end_belonging(main, start, orders["mark"].encode())
     clean_up(orders)
-    now = time.time()
-    started = float(state["started"][0]) if state else now
-    why = "the machine was started anew" if state and not same_boot else "the process that kept it was killed"
     files.write_exit((137, 0, "ContainerStatusUnknown", why), started, now)
 
 
@@ -279,6 +301,9 @@ def main(directory: str, task: str) -> int:
     """Keep the container of a directory, or finish it."""
     os.umask(0o077)
     os.chdir(directory)
+    # Whatever the agent left open is not for the container, nor for us.
+    os.set_inheritable(READY_FD, False)
+    os.closerange(READY_FD + 1, _MOST_FILES)
     with open(files.ORDERS, "rb") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
