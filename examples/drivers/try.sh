@@ -11,11 +11,13 @@ here=$(cd "$(dirname "$0")" && pwd)
 name=${1:?say which driver: cpu, env, first, fpga, gpu, nic; or stop}
 work=$PWD/dray-try
 node=$work/node
+parts="driver classic controller"
 
 start() {  # start NAME COMMAND...: run a process of its own, and remember it
     what=$1
     shift
-    "$@" > "$work/$what.log" 2>&1 &
+    : > "$work/$what.log"
+    nohup "$@" >> "$work/$what.log" 2>&1 < /dev/null &
     echo $! > "$work/$what.pid"
 }
 
@@ -33,7 +35,7 @@ until_says() {  # until_says NAME WORDS: wait for words in what a process says
 }
 
 stop() {
-    for what in driver controller node up; do
+    for what in $parts node up; do
         if [ -f "$work/$what.pid" ]; then
             pid=$(cat "$work/$what.pid")
             kill "$pid" 2> /dev/null || true
@@ -57,12 +59,18 @@ mkdir -p "$work"
 start up dray up --nodes 0 --port 0 --data-dir "$work/data"
 until_says up "use it with"
 export KUBECONFIG="$work/data/admin.kubeconfig"
-start node dray node --name node-0 --root "$node"
-start driver python "$here/$name/driver.py" --node node-0 --plugins "$node/plugins" \
-    --plugins-registry "$node/plugins_registry" --cdi-dir "$node/cdi" --state-dir "$node/$name"
-if [ -f "$here/$name/controller.py" ]; then
-    start controller python "$here/$name/controller.py"
+start node dray node --name node-0 --root "$node" --cdi-dir "$node/cdi" --port 0
+until_says node "drivers register in"
+if [ -f "$here/$name/rights.yaml" ]; then
+    kubectl apply -f "$here/$name/rights.yaml" > "$work/rights.log"
 fi
+export NODE_NAME=node-0 DRAY_PLUGINS="$node/plugins" DRAY_PLUGINS_REGISTRY="$node/plugins_registry"
+export DRAY_CDI_DIR="$node/cdi" GPU_ILL="$node/ill" FPGA_CARDS="$node/cards"
+for part in $parts; do
+    if [ -f "$here/$name/$part.py" ]; then
+        start "$part" python "$here/$name/$part.py"
+    fi
+done
 until_says driver "serving"
 echo "driver $name is there"
 echo "hint: export KUBECONFIG=$KUBECONFIG"
