@@ -69,22 +69,23 @@ _SERVING = (
     ),
 )
 
-_LOG = (
-    click.option(
+_LOG_FORMAT = click.option(
+    "--log-format",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="Lines for people or for machines.",
+)
+
+
+def _log_level(usual: str) -> Callable[[F], F]:
+    return click.option(
         "--log-level",
         type=click.Choice(["debug", "info", "warning", "error"]),
-        default="info",
+        default=usual,
         show_default=True,
         help="How much is told; `debug` has a line for every request.",
-    ),
-    click.option(
-        "--log-format",
-        type=click.Choice(["text", "json"]),
-        default="text",
-        show_default=True,
-        help="Lines for people or for machines.",
-    ),
-)
+    )
 
 
 def with_options(command: F, options: Sequence[Callable[[F], F]]) -> F:
@@ -101,7 +102,12 @@ def serving_options(command: F) -> F:
 
 def log_options(command: F) -> F:
     """`--log-level` and `--log-format`."""
-    return with_options(command, _LOG)
+    return with_options(command, (_log_level("info"), _LOG_FORMAT))
+
+
+def quiet_log_options(command: F) -> F:
+    """The same for a command that has other things to tell: only warnings unless asked."""
+    return with_options(command, (_log_level("warning"), _LOG_FORMAT))
 
 
 def chosen_log(chosen: dict[str, Any]) -> Log:

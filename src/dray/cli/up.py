@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dray.cli.options import gates_option
-from dray.cli.services import chosen_server, log_options, run, serving_options, with_options
+from dray.cli.report import clean
+from dray.cli.services import chosen_server, quiet_log_options, run, serving_options, with_options
 
 if TYPE_CHECKING:
     from dray.cluster.up import Up, UpOptions
@@ -30,10 +31,25 @@ _GATES = tuple(
 @click.command("up", short_help="Run a whole cluster in this terminal")
 @click.option(
     "--nodes",
-    type=click.IntRange(0, 10_000),
+    type=click.IntRange(0, 64),
     default=3,
     show_default=True,
-    help="So many simulated nodes with example devices; those that are there already stay as they are.",
+    help="So many nodes with an agent and example drivers; their containers are processes of this computer.",
+)
+@click.option(
+    "--simulated",
+    type=click.IntRange(0, 10_000),
+    default=0,
+    show_default=True,
+    metavar="COUNT",
+    help="So many more nodes of which all is pretended, containers and devices, to try large clusters.",
+)
+@click.option(
+    "--runtime",
+    type=click.Choice(["process", "oci", "fake"]),
+    default="process",
+    show_default=True,
+    help="What runs containers on nodes: as processes, by runc or crun, or not at all.",
 )
 @click.option(
     "--config",
@@ -42,19 +58,19 @@ _GATES = tuple(
     help="The profile of the scheduler: its plugins and what each weighs.",
 )
 @serving_options
-@log_options
+@quiet_log_options
 @gates_option
 @lambda command: with_options(command, _GATES)
 def command(**chosen: Any) -> int:
-    """Run store, API server, scheduler and controllers in one process.
+    """Run store, API server, scheduler, controllers and nodes in one process.
 
-    Pods find their nodes and claims get their devices. Nodes are simulated: pods are scheduled, nothing runs
-    them yet. Everything is kept in the data directory, and is there again after the next start. Ctrl-C stops
-    it.
+    Pods find their nodes, claims get their devices, drivers prepare them, and containers run: as processes of
+    this computer, whatever their image is, so they need a command. What becomes of pods is told line by line.
+    Everything is kept in the data directory, and is there again after the next start. Ctrl-C stops it.
     """
     from dray.cluster.up import up
 
-    run(up(_options(chosen), _tell))
+    run(up(_options(chosen), _tell, lambda line: click.echo(clean(line), err=True)))
     click.echo("stopped", err=True)
     return 0
 
@@ -66,7 +82,8 @@ def _options(chosen: dict[str, Any]) -> UpOptions:
 
     every: GateSet = chosen.pop("gates")
     gates = {name: GateSet.parse(chosen.pop(f"{name}_feature_gates"), every) for name in _COMPONENTS}
-    nodes, file = chosen.pop("nodes"), chosen.pop("profile")
+    nodes = {name: chosen.pop(name) for name in ("nodes", "simulated", "runtime")}
+    file = chosen.pop("profile")
     server = chosen_server({**chosen, "gates": gates["server"]})
     # Only processes that share a store have somebody to agree with on who leads.
     elect = server.store.startswith("etcd:")
@@ -74,7 +91,7 @@ def _options(chosen: dict[str, Any]) -> UpOptions:
         server,
         Component(gates["scheduler"], elect, log=server.log, profile=profile_in(file)),
         Component(gates["controller"], elect, log=server.log, upkeep=True),
-        nodes,
+        **nodes,
     )
 
 
@@ -83,19 +100,17 @@ def _tell(cluster: Up) -> None:
     say = click.echo
     say(f"serving {server.url} from {server.store}", err=True)
     say("running: server, scheduler, controllers" + _late(cluster), err=True)
-    if cluster.nodes:
-        made = f", {cluster.made} of them new" if cluster.made != cluster.nodes else ""
-        say(f"simulating {_plural(cluster.nodes, 'node')} with example devices{made}", err=True)
-        say("pods are scheduled, nothing runs them yet", err=True)
+    chosen = cluster.options
+    if chosen.nodes:
+        say(f"nodes: {chosen.nodes}, each with the drivers gpu.example.com and nic.example.com", err=True)
+    if chosen.simulated:
+        say(f"simulated nodes: {chosen.simulated}", err=True)
     say("use it with:", err=True)
     say(f"  export KUBECONFIG={server.kubeconfig.resolve()}")
     say("  kubectl get nodes,deviceclasses,resourceslices", err=True)
+    say("  kubectl dray status", err=True)
     say("  kubectl dray explain pod/NAME", err=True)
 
 
 def _late(cluster: Up) -> str:
     return f"; not ready yet: {', '.join(cluster.late)}" if cluster.late else ""
-
-
-def _plural(count: int, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

@@ -76,6 +76,8 @@ class Started:
     store: str
     app: App
     metrics: Metrics
+    authority: bytes
+    """The certificate of whoever signs those of this server and its clients."""
 
 
 @asynccontextmanager
@@ -85,14 +87,14 @@ async def serving(options: ServerOptions) -> AsyncIterator[Started]:
     address = options.store or str(options.directory / STORE_FILE)
     async with await open_store(address) as store:
         with listen(options.host, options.port) as sock:
-            async with _answering(options, store, sock) as (url, kubeconfig_path, server, app):
-                yield Started(url, kubeconfig_path, address, app, server.metrics)
+            async with _answering(options, store, sock) as (url, path, server, app, ca):
+                yield Started(url, path, address, app, server.metrics, ca)
 
 
 @asynccontextmanager
 async def _answering(
     options: ServerOptions, store: Store, sock: socket.socket
-) -> AsyncIterator[tuple[str, Path, ApiServer, App]]:
+) -> AsyncIterator[tuple[str, Path, ApiServer, App, bytes]]:
     host, port = sock.getsockname()[:2]
     names = tuple(name for name in (*options.names, host) if name not in ("0.0.0.0", "::"))
     keys = options.keys or options.directory / KEYS
@@ -121,7 +123,7 @@ async def _answering(
             try:
                 path = options.directory / KUBECONFIG
                 _write_kubeconfig(path, url, certificates)
-                yield url, path, server, app
+                yield url, path, server, app, certificates.ca_pem
             finally:
                 renewing.cancel()
                 server.end_watches()

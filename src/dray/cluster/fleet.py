@@ -1,4 +1,4 @@
-"""Simulated nodes with example devices: something to schedule to before there is a machine.
+"""Nodes with example devices, as objects: what `dray up` makes for simulated nodes, and the classes for all.
 
 Theory of operation: a fleet is a pure function of the number of its nodes. Every node is ready and has room;
 it has four GPUs in two groups (each group on a PCIe root of its own, with a network card that pods share by
@@ -23,10 +23,12 @@ Document = dict[str, Any]
 
 GPU, NIC = "gpu.example.com", "nic.example.com"
 SIMULATED: Final = "dray.dev/simulated"
-"""The label of nodes that nobody runs pods on."""
+"""The label of nodes whose pods may go at once, because nothing runs them."""
+NAME, SIMULATED_NAME = "node", "sim"
+"""What nodes are called: with an agent and drivers, and simulated ones."""
 
 _RESOURCE_API: Final = "resource.k8s.io/v1"
-_ROOM: Final = {"cpu": "32", "memory": "256Gi", "ephemeral-storage": "1Ti", "pods": "110"}
+ROOM: Final = {"cpu": "32", "memory": "256Gi", "ephemeral-storage": "1Ti", "pods": "110"}
 _GPUS: Final = 4
 _AT_ONCE: Final = 32
 _NODES_PER_RACK: Final = 4
@@ -43,9 +45,18 @@ _SELECTORS: Final = {
 }
 
 
-def names(count: int) -> list[str]:
-    """The names of the nodes of a fleet."""
-    return [f"node-{number}" for number in range(count)]
+def name(number: int, kind: str = NAME) -> str:
+    """The name of a node."""
+    return f"{kind}-{number}"
+
+
+def labels(number: int, kind: str = NAME) -> dict[str, str]:
+    """What is said about a node besides its name."""
+    return {
+        "kubernetes.io/hostname": name(number, kind),
+        "kubernetes.io/os": "linux",
+        "example.com/rack": f"rack-{number // _NODES_PER_RACK}",
+    }
 
 
 def classes() -> Iterator[Document]:
@@ -60,15 +71,9 @@ def classes() -> Iterator[Document]:
         }
 
 
-def node(number: int) -> Document:
-    """A node that is ready and has room."""
-    name = f"node-{number}"
-    labels = {
-        "kubernetes.io/hostname": name,
-        "kubernetes.io/os": "linux",
-        "example.com/rack": f"rack-{number // _NODES_PER_RACK}",
-        SIMULATED: "true",
-    }
+def node(number: int, kind: str = NAME) -> Document:
+    """A node that is ready and has room. One that is not called simulated has no agent either."""
+    agents = "with-agent" if kind == SIMULATED_NAME else "true"
     ready = {
         "type": "Ready",
         "status": "True",
@@ -78,21 +83,21 @@ def node(number: int) -> Document:
     return {
         "apiVersion": "v1",
         "kind": "Node",
-        "metadata": {"name": name, "labels": labels},
+        "metadata": {"name": name(number, kind), "labels": {**labels(number, kind), SIMULATED: agents}},
         "status": {
-            "capacity": dict(_ROOM),
-            "allocatable": dict(_ROOM),
+            "capacity": dict(ROOM),
+            "allocatable": dict(ROOM),
             "conditions": [ready],
             "nodeInfo": {"kubeletVersion": "simulated"},
         },
     }
 
 
-def slices(number: int, owner: Document | None = None) -> Iterator[Document]:
+def slices(number: int, owner: Document | None = None, kind: str = NAME) -> Iterator[Document]:
     """What the drivers of a node publish."""
-    name = f"node-{number}"
+    node = name(number, kind)
     for driver, short, devices in ((GPU, "gpu", _gpus(number)), (NIC, "nic", _cards())):
-        metadata: Document = {"name": f"{name}-{short}"}
+        metadata: Document = {"name": f"{node}-{short}"}
         if owner is not None:
             metadata["ownerReferences"] = [owner]
         yield {
@@ -101,8 +106,8 @@ def slices(number: int, owner: Document | None = None) -> Iterator[Document]:
             "metadata": metadata,
             "spec": {
                 "driver": driver,
-                "nodeName": name,
-                "pool": {"name": name, "generation": 1, "resourceSliceCount": 1},
+                "nodeName": node,
+                "pool": {"name": node, "generation": 1, "resourceSliceCount": 1},
                 "devices": devices,
             },
         }
@@ -137,7 +142,16 @@ def _cards() -> list[Document]:
     ]
 
 
-async def settle(client: Client, count: int, log: Log, stop: asyncio.Event | None = None) -> int:
+async def classify(client: Client, log: Log) -> None:
+    """Make the device classes that are not there yet."""
+    have = await _present(client, DeviceClass)
+    for document in classes():
+        await _made(client, document, have, log)
+
+
+async def settle(
+    client: Client, count: int, log: Log, stop: asyncio.Event | None = None, kind: str = NAME
+) -> int:
     """Make the nodes of a fleet that are not there yet, with classes and devices; how many were made.
 
     It ends early when somebody wants to stop.
@@ -146,26 +160,24 @@ async def settle(client: Client, count: int, log: Log, stop: asyncio.Event | Non
         return 0
     known = {found.metadata.name: found.metadata.uid for found in (await client.list(Node)).items}
     published = await _present(client, ResourceSlice)
-    have = await _present(client, DeviceClass)
-    for document in classes():
-        await _made(client, document, have, log)
+    await classify(client, log)
     numbers = iter(range(count))
 
     async def work() -> None:
         for number in numbers:
             if stop is not None and stop.is_set():
                 return
-            name = f"node-{number}"
-            uid = known.get(name) or (await client.create(node(number)))["metadata"]["uid"]
-            owner = {"apiVersion": "v1", "kind": "Node", "name": name, "uid": uid}
-            for document in slices(number, owner):
+            called = name(number, kind)
+            uid = known.get(called) or (await client.create(node(number, kind)))["metadata"]["uid"]
+            owner = {"apiVersion": "v1", "kind": "Node", "name": called, "uid": uid}
+            for document in slices(number, owner, kind):
                 await _made(client, document, published, log)
 
     # Writes that come together are committed together.
     async with asyncio.TaskGroup() as tasks:
         for _ in range(_AT_ONCE):
             tasks.create_task(work())
-    return sum(name not in known for name in names(count))
+    return sum(name(number, kind) not in known for number in range(count))
 
 
 async def _present(client: Client, kind: Any) -> set[str]:
@@ -173,8 +185,8 @@ async def _present(client: Client, kind: Any) -> set[str]:
 
 
 async def _made(client: Client, document: Document, present: set[str], log: Log) -> None:
-    name = document["metadata"]["name"]
-    if name in present:
+    called = document["metadata"]["name"]
+    if called in present:
         return
     try:
         await client.create(document)
@@ -182,4 +194,4 @@ async def _made(client: Client, document: Document, present: set[str], log: Log)
         return
     except Invalid as refused:
         # A gate that is off may leave nothing of an object; the rest of the fleet is there all the same.
-        log.warning("cannot make an example", kind=document["kind"], name=name, error=refused)
+        log.warning("cannot make an example", kind=document["kind"], name=called, error=refused)

@@ -8,7 +8,7 @@ It is said, and the service starts afresh from what the server knows, after a wa
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from prometheus_client.core import Metric
@@ -39,8 +39,21 @@ class Service(Protocol):
 class Kept:
     """One service that is made anew whenever it ends."""
 
-    def __init__(self, name: str, make: Callable[[], Service], log: Log, tempo: Tempo | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        make: Callable[[], Service],
+        log: Log,
+        tempo: Tempo | None = None,
+        *,
+        node: str = "",
+        after: Kept | None = None,
+    ) -> None:
         self.name = name
+        self.node = node
+        """The node it works for; empty for those of the whole cluster."""
+        self._after = after
+        """Who has to work first."""
         self._make = make
         self._log = log
         self._backoff = Backoff(tempo or Tempo(), first=0.5, longest=30.0)
@@ -54,6 +67,8 @@ class Kept:
 
     async def run(self) -> None:
         """Keep it running until cancelled."""
+        if self._after is not None:
+            await self._after.ready.wait()
         while True:
             announcing = asyncio.create_task(self._announce(self._service))
             try:
@@ -69,3 +84,24 @@ class Kept:
     async def _announce(self, service: Service) -> None:
         await service.ready.wait()
         self.ready.set()
+
+
+class ByNode:
+    """The numbers of services that are there once for each node, told apart by the label `node`."""
+
+    def __init__(self, services: Sequence[Kept]) -> None:
+        self._services = services
+
+    def collect(self) -> Iterable[Metric]:
+        """Every number once, with a sample for each node."""
+        found: dict[str, Metric] = {}
+        for service in self._services:
+            for metric in service.collect():
+                whole = found.setdefault(
+                    metric.name, Metric(metric.name, metric.documentation, metric.type, metric.unit)
+                )
+                whole.samples += [
+                    sample._replace(labels={**sample.labels, "node": service.node})
+                    for sample in metric.samples
+                ]
+        return found.values()

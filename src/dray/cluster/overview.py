@@ -16,7 +16,6 @@ from dray.api.resource import ResourceClaim, ResourceSlice
 from dray.claims.naming import recorded
 
 NO_NODE: Final = ""
-_OVER: Final = frozenset({"Succeeded", "Failed"})
 
 
 class DeviceKey(NamedTuple):
@@ -93,7 +92,7 @@ def overview(
 
 def pod_word(pod: Pod) -> str:
     """How far a pod has come, in a word."""
-    if pod.metadata.deletion_timestamp is not None and pod.status.phase not in _OVER:
+    if pod.metadata.deletion_timestamp is not None:
         return "ending"
     if not pod.spec.node_name:
         return "waiting"

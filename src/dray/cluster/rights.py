@@ -106,7 +106,10 @@ NODE: Final = Rights(
 """What an agent needs that does not work under the name of its node."""
 
 UPKEEP: Final = (
-    f"{_R}: namespaces nodes",
+    f"{_R}: namespaces",
+    f"{_R},patch: nodes",
+    "patch: nodes/status",
+    f"{_R}: leases.coordination.k8s.io",
     f"{_R},create: serviceaccounts",
 )
 """What the controllers need besides where they do the work of `kube-controller-manager`, too."""

@@ -1,9 +1,10 @@
-"""A whole cluster in one process: store, server, scheduler and controllers.
+"""A whole cluster in one process: store, server, scheduler, controllers, and nodes with drivers.
 
-Theory of operation: scheduler and controllers are the same as when they run alone. They reach the server
-through the transport inside the process, each as a user of its own with the rights of its role, so nothing
-here may do what would be refused over the network. On the way down they stop first, while the server still
-answers, so that their last writes and their leases are settled.
+Theory of operation: scheduler, controllers, agents and drivers are the same as when they run alone. They
+reach the server through the transport inside the process, each as a user of its own with the rights of its
+role, so nothing here may do what would be refused over the network. On the way down they stop first, while
+the server still answers, so that their last writes and their leases are settled; containers stop with their
+agents, pods stay, and both run again after the next start.
 """
 
 from __future__ import annotations
@@ -14,21 +15,25 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Final
 
+from dray.api.core import Node
 from dray.client.caller import Habits
+from dray.client.changes import MergePatch
 from dray.client.client import Client
 from dray.cluster import fleet
 from dray.cluster.attendant import Attendant
 from dray.cluster.components import Component, controllers, scheduler
 from dray.cluster.control import ServerOptions, Started, serving, spare_the_lasting, stopped_by_signals
 from dray.cluster.inside import Inside
-from dray.cluster.kept import Kept
+from dray.cluster.kept import ByNode, Kept
+from dray.cluster.machines import Ground, machine, simulated
+from dray.cluster.narration import Narrator
 from dray.server.asgi import App
 from dray.server.call import AUTHENTICATED, MASTERS
 
 SCHEDULER: Final = "dray:scheduler"
 CONTROLLER: Final = "dray:controller"
 BUILDER: Final = "dray:up"
-"""Who makes the simulated nodes and stands in for their agents."""
+"""Who makes classes and simulated nodes, and tells what becomes of pods."""
 LONGEST_START: Final = 10.0
 """Seconds after which a service that is not ready is no reason to keep everybody waiting."""
 
@@ -41,6 +46,11 @@ class UpOptions:
     scheduler: Component
     controller: Component
     nodes: int = 3
+    """Nodes with an agent and example drivers."""
+    simulated: int = 0
+    """Nodes whose containers and devices are only pretended."""
+    runtime: str = "process"
+    """What runs the containers of nodes."""
 
 
 @dataclass(frozen=True)
@@ -48,9 +58,7 @@ class Up:
     """What runs, and where."""
 
     server: Started
-    nodes: int
-    made: int
-    """How many of the nodes were made just now."""
+    options: UpOptions
     services: tuple[Kept, ...]
 
     async def ready(self) -> None:
@@ -67,35 +75,63 @@ class Up:
 @asynccontextmanager
 async def running(options: UpOptions, stop: asyncio.Event | None = None) -> AsyncIterator[Up]:
     """A cluster that works while the block lasts; what takes long at its start ends early with `stop`."""
-    log = options.server.log
     async with serving(options.server) as started:
         builder = _client(started.app, BUILDER, MASTERS)
-        made = await fleet.settle(builder, options.nodes, log, stop)
-        app = started.app
-        services = (
-            Kept("scheduler", lambda: scheduler(_client(app, SCHEDULER), options.scheduler), log),
-            Kept("controllers", lambda: controllers(_client(app, CONTROLLER), options.controller), log),
-            Kept("attendant", lambda: Attendant(builder), log),
-        )
+        await _prepared(builder, options, stop)
+        services = _services(started, builder, options)
         for service in services:
-            started.metrics.registry.register(service)
+            if not service.node:
+                started.metrics.registry.register(service)
+        started.metrics.registry.register(ByNode([service for service in services if service.node]))
         async with asyncio.TaskGroup() as tasks:
             work = [tasks.create_task(service.run(), name=service.name) for service in services]
             try:
-                yield Up(started, options.nodes, made, services)
+                yield Up(started, options, services)
             finally:
                 for task in work:
                     task.cancel()
 
 
-async def up(options: UpOptions, told: Callable[[Up], None]) -> None:
-    """Run a cluster until somebody interrupts."""
+def _services(started: Started, builder: Client, options: UpOptions) -> tuple[Kept, ...]:
+    app, log = started.app, options.server.log
+    ground = Ground(app, options.server.directory, started.authority, log, options.runtime)
+    services = [
+        Kept("scheduler", lambda: scheduler(_client(app, SCHEDULER), options.scheduler), log),
+        Kept("controllers", lambda: controllers(_client(app, CONTROLLER), options.controller), log),
+        Kept("attendant", lambda: Attendant(builder), log),
+    ]
+    for number in range(options.nodes):
+        services += machine(ground, number)
+    services += (simulated(ground, number) for number in range(options.simulated))
+    return tuple(services)
+
+
+async def _prepared(client: Client, options: UpOptions, stop: asyncio.Event | None) -> None:
+    """Make what the nodes of this cluster need, and take over nodes that nobody ran pods on so far."""
+    log = options.server.log
+    if options.nodes:
+        await fleet.classify(client, log)
+    await fleet.settle(client, options.simulated, log, stop, fleet.SIMULATED_NAME)
+    names = {fleet.name(number) for number in range(options.nodes)}
+    for node in (await client.list(Node)).items:
+        if node.metadata.name in names and fleet.SIMULATED in node.metadata.labels:
+            patch = MergePatch({"metadata": {"labels": {fleet.SIMULATED: None}}})
+            await client.patch(Node, node.metadata.name, patch)
+
+
+async def up(options: UpOptions, told: Callable[[Up], None], narrate: Callable[[str], None]) -> None:
+    """Run a cluster until somebody interrupts; `narrate` is told what becomes of pods."""
     stop = stopped_by_signals()
     async with running(options, stop) as cluster:
         if await _ready(cluster, stop):
             spare_the_lasting()
             told(cluster)
-        await stop.wait()
+        client = _client(cluster.server.app, BUILDER, MASTERS)
+        narration = Kept("narrator", lambda: Narrator(client, narrate), options.server.log)
+        async with asyncio.TaskGroup() as tasks:
+            telling = tasks.create_task(narration.run())
+            await stop.wait()
+            telling.cancel()
 
 
 async def _ready(cluster: Up, stop: asyncio.Event) -> bool:

@@ -1,0 +1,157 @@
+"""The nodes of a cluster in one process: agents with example drivers, and simulated ones by the hundred.
+
+Theory of operation: a machine is an agent and the example drivers beside it, exactly as they would run in
+processes of their own: drivers register by sockets, claims are prepared over gRPC, containers are processes
+of this computer. Each speaks to the server as itself, with the rights that a node or a driver has. A
+simulated node has the same agent, but its containers are only pretended and its drivers answer at once, in
+memory; what they publish was written when the node was made.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from dray.client.caller import Habits
+from dray.client.client import Client
+from dray.cluster import fleet
+from dray.cluster.inside import Inside
+from dray.cluster.kept import Kept
+from dray.cluster.nodes import NodeOptions, agent
+from dray.driver.base import Driver
+from dray.driver.running import Kit, KitChoices
+from dray.node.agent import Agent, Given, NodeChoices
+from dray.node.board import Facts
+from dray.node.drivers import ClaimRef, DeviceHealth, PreparedDevice
+from dray.node.runtime.fake import FakeRuntime
+from dray.server.asgi import App
+from dray.server.call import AUTHENTICATED
+from dray.telemetry.logs import Log
+from dray.wire.sockets import LONGEST
+
+_NODES: Final = "system:nodes"
+_DRIVERS: Final = "dray:drivers"
+_LONGEST_NAME: Final = "plugins_registry/nic.example.com-reg.sock"
+
+
+@dataclass(frozen=True)
+class Ground:
+    """What machines of one process stand on."""
+
+    app: App
+    directory: Path
+    authority: bytes
+    """The certificate by which the server shows itself to agents."""
+    log: Log
+    runtime: str = "process"
+
+
+def machine(ground: Ground, number: int) -> Iterator[Kept]:
+    """The agent and the drivers of a node."""
+    name = fleet.name(number)
+    root = (ground.directory / "nodes" / name).resolve()
+    sockets = _room_for_sockets(root)
+    options = NodeOptions(
+        name,
+        root,
+        registry=sockets / "plugins_registry",
+        plugins=sockets / "plugins",
+        cdi=(root / "cdi",),
+        runtime=ground.runtime,
+        labels=fleet.labels(number),
+        capacity=fleet.ROOM,
+        port=0,
+        authority=ground.authority,
+        stop_pods=True,
+        log=ground.log,
+    )
+    client = _client(ground.app, f"system:node:{name}", _NODES)
+    first = Kept(name, lambda: agent(client, options), ground.log, node=name)
+    yield first
+    for driver in drivers(name):
+        kit = _kit(ground, driver, options)
+        yield Kept(f"{driver.name} on {name}", kit, ground.log, node=name, after=first)
+
+
+def drivers(node: str) -> Sequence[Driver]:
+    """The example drivers of a node."""
+    from dray_examples.gpu.driver import Gpu
+    from dray_examples.nic.driver import Nic
+
+    return (Gpu(node), Nic(node))
+
+
+def _kit(ground: Ground, driver: Driver, options: NodeOptions) -> Callable[[], Kit]:
+    assert options.registry is not None
+    assert options.plugins is not None
+    speaker = _client(
+        ground.app,
+        f"{driver.name}:{options.name}",
+        _DRIVERS,
+        f"dray:driver:{driver.name}",
+        f"dray:on-node:{options.name}",
+    )
+    choices = KitChoices(
+        options.name,
+        options.plugins,
+        options.registry,
+        options.cdi[0],
+        options.root / "drivers" / driver.name,
+        log=ground.log,
+    )
+    return lambda: Kit(driver, speaker, choices)
+
+
+def _room_for_sockets(root: Path) -> Path:
+    """Where sockets of a node are: in its root, or in a short place when paths there are too long."""
+    if len(os.fsencode(root / _LONGEST_NAME)) <= LONGEST:
+        return root
+    digest = hashlib.sha256(os.fsencode(root)).hexdigest()[:12]
+    return Path(tempfile.gettempdir()) / f"dray-{digest}"
+
+
+class AtOnce:
+    """A driver of a simulated node: whatever it is asked for is done."""
+
+    classic: Final = False
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    async def prepare(self, claims: Sequence[ClaimRef]) -> Mapping[str, tuple[PreparedDevice, ...]]:
+        return {claim.uid: () for claim in claims}
+
+    async def unprepare(self, claims: Sequence[ClaimRef]) -> Mapping[str, None]:
+        return {claim.uid: None for claim in claims}
+
+    def health(self) -> AsyncIterator[Sequence[DeviceHealth]] | None:
+        return None
+
+
+def simulated(ground: Ground, number: int) -> Kept:
+    """The agent of a simulated node."""
+    name = fleet.name(number, fleet.SIMULATED_NAME)
+    lines = [AtOnce(driver) for driver in (fleet.GPU, fleet.NIC)]
+    facts = Facts(
+        name,
+        runtime="fake",
+        labels=fleet.labels(number, fleet.SIMULATED_NAME),
+        capacity=fleet.ROOM,
+    )
+    root = ground.directory / "nodes" / name
+    client = _client(ground.app, f"system:node:{name}", _NODES)
+    runtime = FakeRuntime()
+
+    def make() -> Agent:
+        return Agent(client, NodeChoices(facts, root, runtime, drivers=Given(*lines), log=ground.log))
+
+    return Kept(name, make, ground.log, node=name)
+
+
+def _client(app: App, user: str, *groups: str) -> Client:
+    return Client(Inside(app, user, (*groups, AUTHENTICATED)), Habits(manager=user.replace(":", "-")))
