@@ -1,0 +1,476 @@
+"""A classic controller against a real server: phases, finalizers, and a crash at every single write."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+import pytest
+
+from dray.api.classic import ClassicClaim
+from dray.api.classic.resourceclaim import ALLOCATED, PENDING
+from dray.client.caller import Habits
+from dray.client.client import Client
+from dray.client.failures import Unreachable
+from dray.client.inprocess import InProcess
+from dray.client.leases import Timing
+from dray.client.tempo import Tempo
+from dray.client.transport import Reply, Request
+from dray.driver.classic import Allocated, ClassicController, Due, Held, Need, Unavailable, due
+from dray.driver.negotiating import ControllerChoices, Negotiation
+from dray.driver.settling import Pace
+from dray.errors import InputError
+from tests.contract.api import MERGE, path
+from tests.contract.classic import CLAIMS, CLASSES, DRIVER, admit_driver, classic_claim, classic_class
+from tests.unit.driver.served import Served, Way, served, until
+
+FINALIZER = f"{DRIVER}/allocated"
+QUICK = ControllerChoices(pace=Pace(0.01, 0.05))
+
+
+class Hardware:
+    """Units on nodes outside of the cluster, which remember to whom they were given."""
+
+    def __init__(self, units: Mapping[str, int]) -> None:
+        self.units = units
+        self.given: dict[str, str] = {}
+        self.faults: list[str] = []
+
+    def give(self, uid: str, node: str) -> None:
+        if uid in self.given:
+            self.faults.append(f"{uid} has a unit on {self.given[uid]} and gets one on {node}")
+        self.given[uid] = node
+        if list(self.given.values()).count(node) > self.units.get(node, 0):
+            self.faults.append(f"{node} has given more than it has")
+
+
+class Limits(msgspec.Struct):
+    """What users may write."""
+
+    size: int = 1
+
+
+class Units(ClassicController):
+    """A driver of such units."""
+
+    name = DRIVER
+    parameters = Limits
+
+    def __init__(self, hardware: Hardware) -> None:
+        self.hardware = hardware
+        self.broken: set[str] = set()
+
+    def _full(self, node: str, held: Sequence[Held]) -> bool:
+        return [each.node for each in held].count(node) >= self.hardware.units.get(node, 0)
+
+    def unsuitable_nodes(self, need: Need, nodes: Sequence[str], held: Sequence[Held]) -> list[str]:
+        return [node for node in nodes if self._full(node, held)]
+
+    async def allocate(self, need: Need, node: str | None, held: Sequence[Held]) -> Allocated | Unavailable:
+        if need.name in self.broken:
+            raise OSError("the cable is out")
+        for each in [node] if node else sorted(self.hardware.units):
+            if not self._full(each, held):
+                self.hardware.give(need.uid, each)
+                return Allocated(each)
+        return Unavailable("everything is taken")
+
+    def deallocate(self, held: Held) -> None:
+        self.hardware.given.pop(held.uid, None)
+
+
+class World:
+    """A server with a class, hardware, and a controller that can be started again."""
+
+    def __init__(self, world: Served, units: Mapping[str, int]) -> None:
+        self.api, self.admin = world.api, world.admin
+        self.hardware = Hardware(units)
+        self.units = Units(self.hardware)
+
+    def way(self) -> Way:
+        groups = (f"dray:driver:{DRIVER}", "classic-drivers", "system:authenticated")
+        return Way(InProcess(self.api.app, "acme", groups))
+
+    @asynccontextmanager
+    async def controlled(
+        self, way: Way | None = None, choices: ControllerChoices = QUICK
+    ) -> AsyncIterator[Negotiation]:
+        # A crash is when nothing is tried again: whoever waits does so for long.
+        habits = Habits(tempo=Tempo(sleep=_briefly))
+        service = Negotiation(Client(way or self.way(), habits), self.units, choices)
+        task = asyncio.create_task(service.run())
+        ready = asyncio.create_task(service.ready.wait())
+        await asyncio.wait((task, ready), return_when=asyncio.FIRST_COMPLETED)
+        try:
+            yield service
+        finally:
+            broken = task.done()
+            for each in (task, ready):
+                each.cancel()
+            await asyncio.wait((task, ready))
+            if broken:
+                task.result()
+
+    async def claim(self, name: str) -> ClassicClaim:
+        return await self.admin.get(ClassicClaim, name, "default")
+
+    async def until(self, name: str, is_so: Callable[[ClassicClaim], bool]) -> ClassicClaim:
+        return await until(lambda: self.claim(name), is_so)
+
+    async def ask(self, name: str, **parameters: Any) -> None:
+        await self.api.create(classic_claim(name, **parameters), CLAIMS)
+
+    async def select(self, name: str, node: str, *potential: str) -> None:
+        scheduler = {"selectedNode": node, "potentialNodes": list(potential)}
+        status = {"status": {"scheduling": {"scheduler": scheduler}}}
+        await self.api.patch(f"{CLAIMS}/{name}/status", status, MERGE)
+
+    async def names(self) -> list[str]:
+        return await self.api.names(CLAIMS)
+
+
+async def _briefly(seconds: float) -> None:
+    await asyncio.sleep(min(seconds, 0.02))
+
+
+TWO = {"node-a": 1, "node-b": 1}
+
+
+def run(test: Callable[[World], Awaitable[None]], units: Mapping[str, int] = TWO) -> None:
+    async def bounded() -> None:
+        async with asyncio.timeout(60), served() as server:
+            await admit_driver(server.api)
+            await server.api.create(classic_class(), CLASSES)
+            await test(World(server, units))
+
+    asyncio.run(bounded())
+
+
+def is_allocated(claim: ClassicClaim) -> bool:
+    return claim.status.phase == ALLOCATED
+
+
+@pytest.mark.req("K3063-151", "K3063-053")
+def test_an_immediate_claim_is_allocated_where_there_is_room_and_held_by_a_finalizer() -> None:
+    async def story(world: World) -> None:
+        async with world.controlled():
+            await world.ask("one", mode="Immediate", size=2)
+            claim = await world.until("one", is_allocated)
+            assert claim.metadata.finalizers == (FINALIZER,)
+            assert claim.status.driver_name == DRIVER
+            reachable = claim.status.reachable()
+            assert reachable is not None
+            assert reachable.matches("node-a", {})
+            assert not reachable.matches("node-b", {})
+            await world.api.delete(f"{CLAIMS}/one")
+            await until(world.names, lambda names: names == [])
+        assert world.hardware.given == {}
+        assert world.hardware.faults == []
+
+    run(story)
+
+
+@pytest.mark.req("K3063-151")
+def test_claims_on_their_way_count_when_nodes_are_declined() -> None:
+    async def story(world: World) -> None:
+        async with world.controlled():
+            for name in ("one", "two"):
+                await world.ask(name)
+            await world.select("one", "node-a", "node-a", "node-b")
+            await world.until("one", is_allocated)
+            await world.select("two", "node-a", "node-a", "node-b")
+
+            def declined(claim: ClassicClaim) -> bool:
+                told = claim.status.scheduling
+                return told is not None and told.driver.unsuitable_nodes == ("node-a",)
+
+            await world.until("two", declined)
+            await world.api.delete(f"{CLAIMS}/one")  # makes room
+            await world.until("two", is_allocated)
+        assert world.hardware.faults == []
+
+    run(story)
+
+
+def test_a_claim_to_be_freed_is_freed_and_allocated_anew_elsewhere() -> None:
+    async def story(world: World) -> None:
+        async with world.controlled():
+            await world.ask("one")
+            await world.select("one", "node-a")
+            await world.until("one", is_allocated)
+            await world.api.patch(f"{CLAIMS}/one/status", {"status": {"phase": "Reallocate"}}, MERGE)
+            freed = await world.until("one", lambda claim: claim.status.phase == PENDING)
+            assert freed.status.attributes == {}
+            await world.until("one", lambda claim: not claim.metadata.finalizers)
+            await world.select("one", "node-b")
+            claim = await world.until("one", is_allocated)
+            assert claim.status.attributes == {"node": "node-b"}
+        assert world.hardware.faults == []
+
+    run(story)
+
+
+@pytest.mark.req("K3063-028")
+def test_parameters_are_checked_when_they_are_used_and_the_claim_says_what_is_wrong() -> None:
+    async def story(world: World) -> None:
+        async with world.controlled():
+            await world.ask("one", mode="Immediate", sice=2)
+            told = await until(lambda: _told(world))
+            assert "spec.parameters.sice: unknown field; did you mean `size`?" in told[0]
+        assert (await world.claim("one")).metadata.finalizers == ()
+
+    run(story)
+
+
+async def _told(world: World) -> list[str]:
+    events = await world.api.get(path("events"))
+    return [event["message"] for event in events["items"]]
+
+
+def test_what_an_author_raises_is_told_and_tried_again() -> None:
+    async def story(world: World) -> None:
+        world.units.broken = {"one"}
+        async with world.controlled() as service:
+            await world.ask("one", mode="Immediate")
+            told = await until(lambda: _told(world))
+            assert told == ["allocate failed: OSError: the cable is out"]
+            world.units.broken = set()
+            await world.until("one", is_allocated)
+            text = service.metrics.render().decode()
+            assert f'calls_total{{driver="{DRIVER}",method="allocate",result="error"}}' in text
+        assert world.hardware.faults == []
+
+    run(story)
+
+
+def test_a_claim_whose_class_went_away_still_gives_back_and_goes() -> None:
+    async def story(world: World) -> None:
+        async with world.controlled():
+            await world.ask("one", mode="Immediate")
+            await world.until("one", is_allocated)
+        await world.api.delete(f"{CLASSES}/acme")
+        async with world.controlled():
+            await world.api.delete(f"{CLAIMS}/one")
+            await until(world.names, lambda names: names == [])
+        assert world.hardware.given == {}
+
+    run(story)
+
+
+def test_a_claim_that_somebody_tears_out_by_its_finalizers_is_taken_back_nevertheless() -> None:
+    async def story(world: World) -> None:
+        async with world.controlled():
+            await world.ask("one", mode="Immediate")
+            await world.until("one", is_allocated)
+            await world.api.delete(f"{CLAIMS}/one")
+            if "one" in await world.names():
+                await world.api.ask(
+                    "PATCH",
+                    f"{CLAIMS}/one",
+                    {"metadata": {"finalizers": None}},
+                    headers={"content-type": MERGE},
+                )
+            await until(lambda: _given(world), lambda given: given == {})
+
+    run(story)
+
+
+async def _given(world: World) -> dict[str, str]:
+    return dict(world.hardware.given)
+
+
+def test_an_immediate_claim_waits_until_another_is_given_back() -> None:
+    async def story(world: World) -> None:
+        async with world.controlled():
+            await world.ask("one", mode="Immediate")
+            await world.until("one", is_allocated)
+            await world.ask("two", mode="Immediate")
+            assert await until(lambda: _told(world)) == ["everything is taken"]
+            await world.api.delete(f"{CLAIMS}/one")
+            await world.until("two", is_allocated)
+        assert world.hardware.faults == []
+
+    run(story, {"node-a": 1})
+
+
+def test_one_of_two_controllers_works_and_the_other_takes_over() -> None:
+    async def story(world: World) -> None:
+        for verb in ("clusterroles", "clusterrolebindings"):
+            where = path(verb, group="rbac.authorization.k8s.io", namespace="")
+            await world.api.create(_LEASES[verb], where)
+        quick = Timing(0.6, 0.4, 0.05)
+        first = ControllerChoices(elect=True, identity="first", timing=quick, pace=Pace(0.01, 0.05))
+        second = ControllerChoices(elect=True, identity="second", timing=quick, pace=Pace(0.01, 0.05))
+        async with world.controlled(choices=first) as leader:
+            other = Negotiation(Client(world.way()), world.units, second)
+            task = asyncio.create_task(other.run())
+            await world.ask("one", mode="Immediate")
+            await world.until("one", is_allocated)
+            assert leader.ready.is_set()
+            assert not other.ready.is_set()
+        await asyncio.wait_for(other.ready.wait(), 20)
+        await world.ask("two", mode="Immediate")
+        await world.until("two", is_allocated)
+        task.cancel()
+        await asyncio.wait([task])
+        assert world.hardware.faults == []
+
+    run(story)
+
+
+_LEASES = {
+    "clusterroles": {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRole",
+        "metadata": {"name": "leases"},
+        "rules": [
+            {
+                "apiGroups": ["coordination.k8s.io"],
+                "resources": ["leases"],
+                "verbs": ["create", "get", "update", "patch"],
+            }
+        ],
+    },
+    "clusterrolebindings": {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRoleBinding",
+        "metadata": {"name": "leases"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "leases"},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "classic-drivers"}],
+    },
+}
+
+
+# --- a crash at every write ---
+
+
+async def _through(
+    world: World, stage: Callable[[], Coroutine[Any, Any, None]], crash_at: int, *, before: bool
+) -> int:
+    """One stage with a controller that is killed at a write and started again; how many writes there were."""
+    way, died = world.way(), asyncio.Event()
+    writes = 0
+
+    def count(request: Request) -> bool:
+        nonlocal writes
+        if request.method not in ("PATCH", "PUT") or not request.path.startswith(CLAIMS):
+            return False
+        writes += 1
+        return writes == crash_at
+
+    def die() -> None:
+        way.inner = None  # nothing gets through any more: the process is dead
+        died.set()
+        raise Unreachable("killed", sent=True)
+
+    def sending(request: Request) -> None:
+        if before and count(request):
+            die()
+
+    def answered(request: Request, _reply: Reply) -> None:
+        if not before and count(request):
+            die()
+
+    way.before, way.after = sending, answered
+    working = asyncio.create_task(stage())
+    async with world.controlled(way):
+        dying = asyncio.create_task(died.wait())
+        await asyncio.wait((working, dying), return_when=asyncio.FIRST_COMPLETED)
+        dying.cancel()
+        await asyncio.wait([dying])
+    async with world.controlled():
+        await working
+    return writes
+
+
+@pytest.mark.parametrize("before", [True, False], ids=["the write is lost", "the answer is lost"])
+def test_a_crash_at_any_write_neither_leaks_a_finalizer_nor_gives_twice(before: bool) -> None:
+    async def story(world: World) -> None:
+        async def allocate() -> None:
+            await world.ask("one", mode="Immediate")
+            await world.ask("two")
+            await world.select("two", "node-b", "node-a", "node-b")
+            await world.until("one", is_allocated)
+            await world.until("two", is_allocated)
+
+        async def reallocate() -> None:
+            await world.api.patch(f"{CLAIMS}/two/status", {"status": {"phase": "Reallocate"}}, MERGE)
+            await world.until("two", lambda claim: not claim.metadata.finalizers)
+
+        async def delete() -> None:
+            for name in await world.names():
+                await world.api.delete(f"{CLAIMS}/{name}")
+            await until(world.names, lambda names: names == [])
+
+        for stage in (allocate, reallocate, delete):
+            crash_at = 1
+            while True:
+                if stage is not allocate:
+                    async with world.controlled():
+                        if not await world.names():
+                            await allocate()
+                        elif stage is reallocate:
+                            await world.select("two", "node-b")
+                            await world.until("two", is_allocated)
+                writes = await _through(world, stage, crash_at, before=before)
+                assert world.hardware.faults == []
+                if stage is allocate:
+                    async with world.controlled():
+                        await delete()
+                    assert world.hardware.given == {}
+                if writes < crash_at:
+                    break
+                crash_at += 1
+            assert crash_at > 1
+            if stage is allocate:
+                async with world.controlled():
+                    await allocate()
+        assert world.hardware.given == {}
+        assert await world.names() == []
+
+    run(story)
+
+
+@pytest.mark.parametrize(
+    ("changes", "what"),
+    [
+        ({}, Due.NOTHING),
+        ({"spec": {"allocationMode": "Immediate"}}, Due.ALLOCATE),
+        ({"spec": {"allocationMode": "Immediate"}, "deleting": True}, Due.NOTHING),
+        ({"spec": {"allocationMode": "Immediate"}, "deleting": True, "held": True}, Due.RELEASE),
+        ({"held": True}, Due.RELEASE),
+        ({"status": {"scheduling": {"scheduler": {"potentialNodes": ["a"]}}}}, Due.ANSWER),
+        ({"status": {"scheduling": {"scheduler": {"selectedNode": "a"}}}}, Due.ALLOCATE),
+        ({"status": {"phase": "Allocated"}}, Due.HOLD),
+        ({"status": {"phase": "Allocated"}, "held": True}, Due.NOTHING),
+        ({"status": {"phase": "Allocated"}, "held": True, "deleting": True}, Due.RELEASE),
+        (
+            {"status": {"phase": "Allocated", "reservedFor": [{"uid": "u"}]}, "held": True, "deleting": True},
+            Due.NOTHING,
+        ),
+        ({"status": {"phase": "Reallocate"}, "held": True}, Due.RELEASE),
+    ],
+)
+def test_what_is_due_follows_from_the_claim_alone(changes: dict[str, Any], what: Due) -> None:
+    metadata: dict[str, Any] = {"name": "c"}
+    if changes.get("deleting"):
+        metadata["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    if changes.get("held"):
+        metadata["finalizers"] = [FINALIZER]
+    document = {"metadata": metadata, "spec": changes.get("spec", {}), "status": changes.get("status", {})}
+    assert due(msgspec.convert(document, ClassicClaim), FINALIZER) is what
+
+
+def test_a_controller_without_client_or_name_is_refused_at_once() -> None:
+    with pytest.raises(TypeError, match="needs a client"):
+        Negotiation(None, Units(Hardware(TWO)))  # type: ignore[arg-type]
+
+    async def nameless() -> None:
+        async with served() as world:
+            with pytest.raises(InputError, match="not the name of a driver"):
+                Negotiation(world.admin, ClassicController())
+
+    asyncio.run(nameless())
