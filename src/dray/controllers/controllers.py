@@ -26,6 +26,8 @@ from dray.controllers import metrics as measures
 from dray.controllers.accounts import AccountController
 from dray.controllers.claims import ClaimController
 from dray.controllers.devicetaints import DeviceTaints
+from dray.controllers.nodeevictions import NodeEvictionController
+from dray.controllers.nodehealth import SILENCE, NodeHealthController
 from dray.controllers.orphans import GRACE, OrphanController
 from dray.controllers.sights import Sights
 from dray.controllers.taintrules import PAUSE, RuleController
@@ -54,9 +56,12 @@ class Choices:
     rule_pause: float = PAUSE
     """Seconds after a change before the status of a rule is counted again."""
     upkeep: bool = False
-    """Whether to do what `kube-controller-manager` does elsewhere: default accounts, pods of lost nodes."""
+    """Whether to do what `kube-controller-manager` does elsewhere: default accounts, lost nodes
+    and their pods."""
     node_grace: float = GRACE
     """Seconds a node may be absent before its pods are taken for lost."""
+    node_silence: float = SILENCE
+    """Seconds a node may give no sign of life before it is taken for lost."""
     workers: int = 32
     log: Log = field(default_factory=silent)
 
@@ -147,9 +152,18 @@ class Controllers:
             members += (ending, counting)
         if choices.upkeep:
             members.append(AccountController(client, metrics, choices.log))
-            grace = choices.node_grace
-            members.append(OrphanController(client, sights, recorder, metrics, choices.log, grace=grace))
+            members += self._keepers_of_nodes(sights, recorder)
         return members
+
+    def _keepers_of_nodes(self, sights: Sights, recorder: EventRecorder) -> list[Member]:
+        client, choices, metrics, log = self._client, self._choices, self.metrics, self._choices.log
+        orphans = OrphanController(client, sights, recorder, metrics, log, grace=choices.node_grace)
+        health = NodeHealthController(
+            client, orphans.nodes, recorder, metrics, log, silence=choices.node_silence
+        )
+        leaving = NodeEvictionController(client, sights, orphans.nodes, recorder, metrics, log)
+        leaving.on_hold = lambda: health.holding
+        return [orphans, health, leaving]
 
     async def _serves(self, kind: type[msgspec.Struct]) -> bool:
         """Whether the server knows a kind that not all have; it may not answer yet."""

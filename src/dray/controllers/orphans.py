@@ -48,7 +48,7 @@ class OrphanController:
         self._client, self._sights, self._recorder, self._log = client, sights, recorder, log
         self._grace = grace
         self._clock = client.habits.tempo.clock
-        self._nodes = Informer(client, Node, ways=ways(log))
+        self.nodes = self._nodes = Informer(client, Node, ways=ways(log))
         self.informers: tuple[Informer[Any], ...] = (self._nodes,)
         self.queue: WorkQueue[Key] = WorkQueue(QUEUE, client.habits.tempo, metrics)
         self._absent_since: dict[str, float] = {}

@@ -5,15 +5,13 @@ index, and their pods are looked at; so are the pods of a claim that changes. Wh
 claim says in `reservedFor`, and not what pods say of their claims: a pod may have devices without naming any
 claim in its spec. A pod that must go later is looked at again then. What to do is in `claims/eviction`.
 
-Rules for this file: a pod is judged anew at the moment it is deleted, and the deletion names its uid. What is
-said of it is said once, however often the deletion must be tried.
+Rules for this file: a pod is judged anew at the moment it is deleted. How it is deleted is in `evictor`.
 """
 
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from typing import Final
 
 from dray.api.core import Pod
@@ -21,23 +19,24 @@ from dray.api.resource import DeviceTaintRule, ResourceClaim
 from dray.api.tainting import rule_behind, selects
 from dray.claims import reservation
 from dray.claims.eviction import LONG_AGO, Eviction, Place, must_go
-from dray.client.changes import StrategicPatch
-from dray.client.client import Client, Deletion
+from dray.client.client import Client
 from dray.client.events import EventRecorder
-from dray.client.failures import Conflict, NotFound
 from dray.client.places import Key
-from dray.clock import timestamp
 from dray.controllers import metrics as measures
 from dray.controllers.devicetaints import DeviceTaints
+from dray.controllers.evictor import Evictor, Words
 from dray.controllers.sights import CONSUMER, REMEMBERED, Sights
 from dray.controllers.workqueue import WorkQueue
 from dray.telemetry.logs import Log
 from dray.telemetry.metrics import Metrics
 
 QUEUE: Final = "device_taint_eviction"
-REASON: Final = "DeletionByDeviceTaintManager"
-TOLD: Final = "DeviceTaintManagerEviction"
-TARGET: Final = "DisruptionTarget"
+WORDS: Final = Words(
+    "DeletionByDeviceTaintManager",
+    "DeviceTaintManagerEviction",
+    "Device taint manager",
+    "deleting due to NoExecute taint",
+)
 WORKERS: Final = 8
 _DEVICE: Final = "device"
 
@@ -85,12 +84,11 @@ class TaintController:
         log: Log,
     ) -> None:
         self._client, self._sights, self._taints = client, sights, taints
-        self._recorder, self._metrics, self._log = recorder, metrics, log
+        self._metrics, self._log = metrics, log
+        self._evictor = Evictor(client, recorder, WORDS)
         self._clock = client.habits.tempo.clock
         self.informers = taints.informers
         self.evicted = Evicted()
-        self._marked: set[str] = set()
-        """Pods that were called targets, and are not deleted yet."""
         sights.claims.add_index(_DEVICE, places)
         self.queue: WorkQueue[Key] = WorkQueue(QUEUE, client.habits.tempo, metrics)
         taints.listen(self._place_changed, self._rules_changed)
@@ -139,13 +137,15 @@ class TaintController:
         eviction = None if pod is None else self._judged(pod)
         left = 0.0 if eviction is None else (eviction.at - self._clock.now()).total_seconds()
         if pod is not None and (eviction is None or left > 0):
-            await self._take_back(pod)
+            await self._evictor.spare(pod)
         if eviction is None:
             return
         if left > 0:
             self.queue.add_later(key, left)
             return
-        if await self._evict(eviction):
+        if await self._evictor.evict(eviction.pod, eviction.why):
+            self.evicted.note(eviction)
+            self._log.info("a pod was evicted", pod=str(key), why=eviction.why)
             self._metrics.count(measures.EVICTIONS)
             if eviction.at.year > LONG_AGO.year:  # a taint without a time was always there
                 self._metrics.observe(measures.EVICTION_SECONDS, -left)
@@ -157,55 +157,6 @@ class TaintController:
 
     def _claims_of(self, pod: Pod) -> list[ResourceClaim]:
         return self._sights.claims.by_index(CONSUMER, pod.metadata.uid)
-
-    async def _evict(self, eviction: Eviction) -> bool:
-        """Delete a pod, saying why; False when it was gone already."""
-        metadata = eviction.pod.metadata
-        try:
-            if metadata.uid not in self._marked and not _is_target(eviction.pod):
-                await self._say_why(eviction)
-            await self._client.delete(Pod, metadata.name, metadata.namespace, Deletion(uid=metadata.uid))
-        except (NotFound, Conflict):
-            self._marked.discard(metadata.uid)
-            return False  # the pod is gone, or another one has its name
-        self._marked.discard(metadata.uid)
-        self.evicted.note(eviction)
-        self._log.info("a pod was evicted", pod=f"{metadata.namespace}/{metadata.name}", why=eviction.why)
-        return True
-
-    async def _say_why(self, eviction: Eviction) -> None:
-        text = f"Device taint manager: deleting due to NoExecute taint; {eviction.why}"
-        await self._mark(eviction.pod, "True", text)
-        self._marked.add(eviction.pod.metadata.uid)
-        self._recorder.record(eviction.pod, TOLD, f"the pod is deleted: {eviction.why}", warning=True)
-
-    async def _take_back(self, pod: Pod) -> None:
-        """A pod that may stay after all is not called a target: its deletion failed until the taint went."""
-        if pod.metadata.deletion_timestamp is not None or pod.metadata.uid not in self._marked:
-            return
-        with suppress(NotFound, Conflict):
-            await self._mark(pod, "False", "Device taint manager: the taint is gone")
-        self._marked.discard(pod.metadata.uid)
-
-    async def _mark(self, pod: Pod, status: str, message: str) -> None:
-        condition = {
-            "type": TARGET,
-            "status": status,
-            "reason": REASON,
-            "message": message,
-            "lastTransitionTime": timestamp(self._clock.now()),
-        }
-        metadata = pod.metadata
-        patch = StrategicPatch({"metadata": {"uid": metadata.uid}, "status": {"conditions": [condition]}})
-        await self._client.patch(Pod, metadata.name, patch, metadata.namespace, subresource="status")
-
-
-def _is_target(pod: Pod) -> bool:
-    """Whether it was said already that a pod must go for its devices."""
-    return any(
-        each.type == TARGET and each.status == "True" and each.reason == REASON
-        for each in pod.status.conditions
-    )
 
 
 def places(claim: ResourceClaim) -> list[Place]:

@@ -22,11 +22,22 @@ class NodeSpec(View, frozen=True):
     taints: tuple[Taint, ...] = ()
 
 
+class NodeCondition(View, frozen=True):
+    """One observed aspect of a node."""
+
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+    last_transition_time: Timestamp | None = None
+
+
 class NodeStatus(View, frozen=True):
-    """What the node has and what of it pods can get."""
+    """What the node has, what of it pods can get, and how it is."""
 
     capacity: dict[str, Quantity] = {}
     allocatable: dict[str, Quantity] = {}
+    conditions: tuple[NodeCondition, ...] = ()
 
 
 class Node(View, frozen=True):

@@ -19,6 +19,7 @@ from dray.api.core.cluster import (
     LeaseSpec,
     NamespaceSpec,
     NamespaceStatus,
+    NodeCondition,
     NodeSpec,
     NodeStatus,
     QuotaSpec,
@@ -172,6 +173,14 @@ CORE: Mapping[type, Mapping[str, str]] = MappingProxyType(
         NodeStatus: {
             "capacity": "What the node has.",
             "allocatable": "What the node can give to pods.",
+            "conditions": "How the node is; `Ready` says whether it runs pods.",
+        },
+        NodeCondition: {
+            "type": "What it is about, such as `Ready`.",
+            "status": "`True`, `False` or `Unknown`.",
+            "reason": "Why, in one word.",
+            "message": "Why, for people.",
+            "lastTransitionTime": "When the status changed last.",
         },
         Taint: {
             "key": "What it is about.",

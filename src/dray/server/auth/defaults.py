@@ -213,6 +213,8 @@ ROLES: tuple[RoleRow, ...] = (
             f"patch: {_TAINTS}/status",
             "delete: pods",
             f"{_R},create: serviceaccounts",
+            "patch: nodes nodes/status",
+            f"{_R}: leases.coordination.k8s.io",
             "update,patch: resourcequotas/status",
         ),
     ),
