@@ -18,6 +18,7 @@ from dray.node.runtime.base import UNKNOWN, Exit, Found
 
 _LOST = "The container could not be located when the agent started"
 _KILLED = 137
+_PAUSED = "StoppedWithAgent"
 
 
 def end_of(exit: Exit, name: str) -> Ended:
@@ -68,8 +69,9 @@ def _last(tale: Tale, attempts: Sequence[Found], prefix: str) -> Ended | None:
 def _missed(tale: Tale, resumed: bool) -> Tale:
     if not isinstance(tale.state, Running):
         return tale
-    if resumed:
-        return replace(tale, state=Waiting(), restarts=tale.restarts + 1)
     began = tale.state.started
+    if resumed:
+        stopped = Ended(_KILLED, _PAUSED, "", 0, began, began, tale.state.id)
+        return replace(tale, state=Waiting(), last=stopped, restarts=tale.restarts + 1)
     end = Ended(_KILLED, UNKNOWN, _LOST, 0, began, began, tale.state.id)
     return replace(tale, state=end, crashes=tale.crashes + 1)

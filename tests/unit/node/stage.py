@@ -203,7 +203,10 @@ def played(folder: Path, work: Callable[[Stage], Awaitable[None]], driver: ToyDr
     """Play something on a stage."""
 
     async def main() -> None:
-        async with asyncio.timeout(LONGEST), serving(ServerOptions(folder / "server", "memory:", port=0)) as up:
+        async with (
+            asyncio.timeout(LONGEST),
+            serving(ServerOptions(folder / "server", "memory:", port=0)) as up,
+        ):
             stage = Stage(up, folder / "node", driver or ToyDriver())
             try:
                 await work(stage)

@@ -61,7 +61,7 @@ def test_one_that_is_not_there_has_ended_unseen() -> None:
 
 def test_one_that_was_stopped_for_a_pause_starts_again_whatever_the_policy() -> None:
     tale = taken(Running("old", 1.0), resumed=True, restarts=1)
-    assert (tale.state, tale.restarts) == (Waiting(), 2)
+    assert (tale.state, tale.restarts, tale.begun) == (Waiting(), 2, True)
 
 
 def test_what_nobody_started_or_has_ended_stays_so() -> None:

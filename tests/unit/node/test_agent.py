@@ -1,32 +1,242 @@
-"""The agent as a whole: pods run, end and go; an agent that comes back finds what it left."""
+"""The agent as a whole: one that comes back finds what it left, and clears away what nobody wants."""
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import AsyncExitStack
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from tests.unit.node.stage import Stage, container, played, pod
+import pytest
+
+from dray.client.client import Client
+from dray.client.failures import Unreachable
+from dray.client.transport import Reply, Request, Stream
+from dray.cluster.nodes import NodeOptions, agent, runtime_of
+from dray.errors import InputError
+from dray.node.agent import Agent
+from dray.node.runtime.base import Found
+from dray.node.runtime.process import ProcessRuntime
+from tests.unit.node.stage import Document, Stage, container, played, pod, until
 
 
-def test_a_pod_runs_and_goes(tmp_path: Path) -> None:
+def started(seen: Document) -> tuple[int, str]:
+    one = seen["status"]["containerStatuses"][0]
+    return one["restartCount"], one["containerID"]
+
+
+async def containers(stage: Stage) -> tuple[Found, ...]:
+    return await ProcessRuntime(stage.root / "containers").running()
+
+
+@pytest.mark.req("K3063-172")
+def test_containers_run_on_without_their_agent_and_are_taken_up_again(tmp_path: Path) -> None:
     async def work(stage: Stage) -> None:
         async with stage.agent():
-            await stage.create(pod("p"))
-            seen = await stage.phase("p", "Running")
-            print(seen["status"])
+            await stage.create(pod("p", claim="gpus"))
+            await stage.claim("gpus", "p")
+            before = started(await stage.phase("p", "Running"))
+        (found,) = await containers(stage)
+        assert found.exit is None
+        async with stage.agent():
+            assert started(await stage.pod("p")) == before
+            assert len(await containers(stage)) == 1
+            assert stage.driver.asked == ["prepare default/gpus"]
+            await stage.delete("p")
+            await stage.gone("p")
+            assert stage.driver.asked == ["prepare default/gpus", "unprepare default/gpus"]
+            assert await containers(stage) == ()
+
+    played(tmp_path, work)
+
+
+def test_a_container_that_ended_meanwhile_is_not_missed(tmp_path: Path) -> None:
+    async def work(stage: Stage) -> None:
+        go = tmp_path / "go"
+        waits = container("c", "sh", "-c", f"while [ ! -e {go} ]; do sleep 0.05; done; exit 4")
+        async with stage.agent():
+            await stage.create(pod("p", waits, restartPolicy="Never"))
+            await stage.phase("p", "Running")
+        go.touch()
+
+        async def has_ended() -> bool:
+            return all(found.exit is not None for found in await containers(stage))
+
+        await until(has_ended)
+        async with stage.agent():
+            seen = await stage.phase("p", "Failed")
+            assert seen["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 4
+
+    played(tmp_path, work)
+
+
+def test_what_is_left_of_a_pod_that_went_meanwhile_is_cleared(tmp_path: Path) -> None:
+    async def work(stage: Stage) -> None:
+        async with stage.agent():
+            await stage.create(pod("p", claim="gpus"))
+            await stage.claim("gpus", "p")
+            await stage.phase("p", "Running")
+        await stage.delete("p", grace=0)
+        async with stage.agent():
+
+            async def is_cleared() -> bool:
+                return not stage.driver.held and not await containers(stage)
+
+            await until(is_cleared)
+        assert stage.driver.asked == ["prepare default/gpus", "unprepare default/gpus"]
+
+    played(tmp_path, work)
+
+
+def test_pods_that_are_stopped_with_their_agent_start_again_with_the_next(tmp_path: Path) -> None:
+    async def work(stage: Stage) -> None:
+        async with stage.agent(stop_pods=True):
+            await stage.create(pod("p", claim="gpus", restartPolicy="Never"))
+            await stage.claim("gpus", "p")
+            await stage.phase("p", "Running")
+        assert await containers(stage) == ()
+        assert (await stage.pod("p"))["status"]["phase"] == "Running", "it is only a pause"
+        assert stage.driver.held
+        async with stage.agent():
+            seen = await stage.until("p", lambda seen: started(seen)[1].endswith("_1"))
+            assert seen["status"]["phase"] == "Running"
+            assert "running" in seen["status"]["containerStatuses"][0]["state"]
+            (found,) = await containers(stage)
+            assert found.exit is None
+            assert stage.driver.asked == ["prepare default/gpus"], "it stayed prepared"
+
+    played(tmp_path, work)
+
+
+def test_a_pod_that_is_over_stays_over(tmp_path: Path) -> None:
+    async def work(stage: Stage) -> None:
+        async with stage.agent():
+            await stage.create(pod("p", container("c", "true"), restartPolicy="Never"))
+            before = await stage.phase("p", "Succeeded")
+        async with stage.agent():
+            await stage.create(pod("q"))
+            await stage.phase("q", "Running")
+            after = await stage.pod("p")
+            assert after["metadata"]["resourceVersion"] == before["metadata"]["resourceVersion"]
             await stage.delete("p")
             await stage.gone("p")
 
     played(tmp_path, work)
 
 
-def test_a_pod_with_a_claim(tmp_path: Path) -> None:
+class Wire:
+    """A way to the server that can be cut."""
+
+    def __init__(self, behind: Any) -> None:
+        self._behind = behind
+        self.cut = False
+        self.address = "wire"
+
+    async def request(self, request: Request, *, timeout: float = 60.0) -> Reply:
+        if self.cut:
+            raise Unreachable("the wire is cut")
+        reply: Reply = await self._behind.request(request, timeout=timeout)
+        return reply
+
+    def stream(self, request: Request, *, silence: float) -> Any:
+        return _Cuttable(self, self._behind.stream(request, silence=silence))
+
+    async def close(self) -> None:
+        await self._behind.close()
+
+
+class _Cuttable:
+    def __init__(self, wire: Wire, behind: Any) -> None:
+        self._wire, self._behind = wire, behind
+
+    async def __aenter__(self) -> Stream:
+        if self._wire.cut:
+            raise Unreachable("the wire is cut")
+        found: Stream = await self._behind.__aenter__()
+        return found
+
+    async def __aexit__(self, *about: Any) -> None:
+        await self._behind.__aexit__(*about)
+
+
+@pytest.mark.req("K3063-186")
+def test_without_a_server_pods_run_on_and_containers_start_again(tmp_path: Path) -> None:
     async def work(stage: Stage) -> None:
+        beats = tmp_path / "beats"
+        wire = Wire(stage.own._caller.transport)  # the only place where it can be cut
+        entry = {"apiVersion": "v1", "kind": "ConfigMap", "data": {"k": "from the map"}}
+        await stage.create({**entry, "metadata": {"name": "m", "namespace": "default"}})
+        reference = {"configMapKeyRef": {"name": "m", "key": "k"}}
+        script = f'echo "$X" >> {beats}; while [ ! -e {tmp_path}/end ]; do sleep 0.05; done; exit 1'
+        beat = container("c", "sh", "-c", script, env=[{"name": "X", "valueFrom": reference}])
+        stage.own = Client(wire)
         async with stage.agent():
-            await stage.create(pod("p", container("c", "sh", "-c", "exit 0"), claim="gpus", restartPolicy="Never"))
-            await stage.until("p", lambda p: "ClaimMissing" in str(p["status"]))
+            await stage.create(pod("p", beat, claim="gpus"))
             await stage.claim("gpus", "p")
-            seen = await stage.phase("p", "Succeeded")
-            print(seen["status"])
-            print(stage.driver.asked, await stage.events())
+            await stage.phase("p", "Running")
+            wire.cut = True
+            (tmp_path / "end").touch()
+
+            async def was_started_again() -> bool:
+                return beats.read_text().splitlines()[:3] == ["from the map"] * 3
+
+            await until(was_started_again)
+            assert started(await stage.pod("p"))[0] == 0, "nobody could be told"
+            wire.cut = False
+            seen = await stage.until("p", lambda seen: started(seen)[0] >= 2)
+            assert seen["status"]["phase"] == "Running"
+            assert stage.driver.asked == ["prepare default/gpus"]
 
     played(tmp_path, work)
+
+
+def test_a_fault_in_one_pod_does_not_touch_the_others(tmp_path: Path) -> None:
+    async def work(stage: Stage) -> None:
+        async with stage.agent():
+            await stage.create(pod("fine"))
+            await stage.phase("fine", "Running")
+            broken = pod("broken", container("c"), container("d"))
+            await stage.create(broken)
+            await stage.phase("broken", "Running")
+            assert (await stage.pod("fine"))["status"]["phase"] == "Running"
+
+    played(tmp_path, work)
+
+
+def test_two_agents_do_not_share_a_directory(tmp_path: Path) -> None:
+    async def work(stage: Stage) -> None:
+        async with stage.agent(), AsyncExitStack():
+            other = Agent(stage.own, stage.choices())
+            with pytest.raises(InputError, match=r"another agent works in `.*`; choose another with --root"):
+                await other.run()
+
+    played(tmp_path, work)
+
+
+def test_numbers_of_pods_and_containers(tmp_path: Path) -> None:
+    async def work(stage: Stage) -> None:
+        async with stage.agent() as running:
+            await stage.create(pod("p", container("a"), container("b")))
+            await stage.phase("p", "Running")
+            text = running.metrics.render().decode()
+            assert "kubelet_running_pods 1.0" in text
+            assert 'kubelet_running_containers{container_state="running"} 2.0' in text
+            assert 'kubelet_started_containers_total{container_type="container"} 2.0' in text
+
+    played(tmp_path, work)
+
+
+def test_an_agent_is_made_from_what_people_choose(tmp_path: Path) -> None:
+    options = NodeOptions("n", tmp_path, plugins=tmp_path / "plugins", labels={"a": "b"}, runtime="fake")
+
+    async def main() -> None:
+        made = agent(Client(Wire(None)), options)
+        assert made.name == "n"
+        assert not made.ready.is_set()
+
+    asyncio.run(main())
+    assert runtime_of(options).name == "fake"
+    assert runtime_of(replace(options, runtime="process")).name == "process"
+    with pytest.raises(InputError, match="there is no runtime `other`; those are process, "):
+        runtime_of(replace(options, runtime="other"))
