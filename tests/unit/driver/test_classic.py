@@ -260,6 +260,20 @@ def test_a_claim_whose_class_went_away_still_gives_back_and_goes() -> None:
     run(story)
 
 
+def test_a_claim_that_was_begun_and_whose_class_went_away_is_let_go() -> None:
+    async def story(world: World) -> None:
+        await world.ask("one", mode="Immediate")
+        held = {"metadata": {"finalizers": [FINALIZER]}}  # as somebody left it who was killed then
+        await world.api.patch(f"{CLAIMS}/one", held, MERGE)
+        world.hardware.give((await world.claim("one")).metadata.uid, "node-a")
+        await world.api.delete(f"{CLASSES}/acme")
+        async with world.controlled():
+            await world.until("one", lambda claim: not claim.metadata.finalizers)
+        assert world.hardware.given == {}
+
+    run(story)
+
+
 def test_a_claim_that_somebody_tears_out_by_its_finalizers_is_taken_back_nevertheless() -> None:
     async def story(world: World) -> None:
         async with world.controlled():
