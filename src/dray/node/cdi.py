@@ -193,12 +193,15 @@ def _content(path: Path) -> tuple[bytes, _Stamp]:
         if stat.S_ISLNK(os.lstat(path).st_mode):
             raise _Unusable("is a symbolic link; put the file itself here") from None
         raise
-    with os.fdopen(descriptor, "rb") as file:
-        status = os.fstat(file.fileno())
+    try:
+        status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
             raise _Unusable("is not a regular file")
         _usable(status)
-        content = file.read(LARGEST + 1)
+        with os.fdopen(descriptor, "rb", closefd=False) as file:
+            content = file.read(LARGEST + 1)
+    finally:
+        os.close(descriptor)
     if len(content) > LARGEST:
         raise _Unusable(f"is larger than {LARGEST} bytes")
     return content, _stamp(status)

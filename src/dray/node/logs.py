@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -116,7 +116,7 @@ def _read(files: list[BinaryIO], wanted: Wanted) -> Iterator[bytes]:
                 yield reader.take(block)
 
 
-async def follow_log(path: Path, wanted: Wanted, ended: Callable[[], bool]) -> AsyncIterator[bytes]:
+async def follow_log(path: Path, wanted: Wanted, ended: Callable[[], bool]) -> AsyncGenerator[bytes, None]:
     """What is there now and what comes, until the container has ended; waits for a log that is not there."""
     reader = Reader(wanted)
     files = _opened(path)

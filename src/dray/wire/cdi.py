@@ -25,6 +25,7 @@ _CLASS: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_-]*[A-Za-z0-9])?")
 _DEVICE: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._:-]*[A-Za-z0-9])?")
 _VARIABLE: Final = re.compile(r"[^=\0]+=[^\0]*", re.DOTALL)
 _PERMISSIONS: Final = frozenset("rwm")
+_LARGEST_NUMBER: Final = 2**32 - 1
 
 
 class _Part(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
@@ -228,6 +229,9 @@ def _wrong_node(node: DeviceNode, place: str) -> Iterator[str]:
         yield f"{place}.path: expected the path inside the container"
     if node.type not in ("", "b", "c", "u", "p"):
         yield f"{place}.type: `{node.type}` is not one of b, c, u, p"
+    for name, number in (("major", node.major), ("minor", node.minor)):
+        if not 0 <= number <= _LARGEST_NUMBER:
+            yield f"{place}.{name}: `{number}` is no number of a device"
     if not _PERMISSIONS.issuperset(node.permissions):
         yield f"{place}.permissions: `{node.permissions}` has more than r, w and m"
 

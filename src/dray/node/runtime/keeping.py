@@ -38,6 +38,7 @@ _PROGRAM: Final = (
     "from dray.node.runtime.keeper.program import main;sys.exit(main(*sys.argv[2:]))"
 )
 _ABOUT: Final = "container.json"
+_DRAFT: Final = ".orders"
 _NAME: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
 _ENDS_IN: Final = processes.ENDS_IN + 5.0
 _FINISHES: Final = 20
@@ -86,7 +87,8 @@ class Keepers:
         try:
             launch.log.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
             (home / _ABOUT).write_bytes(msgspec.json.encode(about))
-            _private(home / files.ORDERS, marshal.dumps({**_NOTHING, **orders, "log": str(launch.log)}))
+            _private(home / _DRAFT, marshal.dumps({**_NOTHING, **orders, "log": str(launch.log)}))
+            os.replace(home / _DRAFT, home / files.ORDERS)
             pid, ready = self._spawn(home, "keep")
             said = await _read(ready)
         except OSError as failed:
@@ -217,7 +219,8 @@ class Keepers:
             if not (home / files.EXIT).exists():
                 # Somebody else is at it, or is only starting.
                 await asyncio.sleep(0.1)
-        _private(home / files.EXIT, b"")
+        with contextlib.suppress(FileExistsError):
+            _private(home / files.EXIT, b"")
 
     def _line(self, container: ContainerId) -> _Line | None:
         state, _ = files.read_words(str(self.home(container) / files.STATE))
