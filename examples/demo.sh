@@ -1,5 +1,5 @@
 #!/bin/sh
-# A cluster to play with: starts `dray up`, applies examples/cluster, shows who got which device and why one pod waits.
+# A cluster to play with: starts `dray up`, applies examples/cluster, shows what runs where and why one pod waits.
 # The cluster stays until `make demo.stop` (or `sh examples/demo.sh stop`). `make demo` runs this; so does
 # `sh examples/demo.sh` when `dray` is on the PATH. Every step prints the command it runs, so that it can be typed again.
 set -u
@@ -26,7 +26,7 @@ stop() {
     pid=$(cat "$PLACE/pid")
     rm -f "$PLACE/pid"
     kill "$pid" 2>/dev/null || return 1
-    for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
+    for _ in $(seq 40); do
         kill -0 "$pid" 2>/dev/null || return 0
         sleep 0.5
     done
@@ -56,7 +56,7 @@ rm -rf "$PLACE"
 mkdir -p "$PLACE" || exit 2
 cd "$here" || exit 2
 
-heading "1. A whole cluster in one process, with three simulated nodes"
+heading "1. A whole cluster in one process: three nodes, with drivers for GPUs and network cards"
 echo "$ dray up --nodes 3 &"
 nohup "$DRAY" up --nodes 3 --port 0 --data-dir "$PLACE/data" --log-level warning >"$PLACE/log" 2>&1 </dev/null &
 echo $! >"$PLACE/pid"
@@ -78,15 +78,15 @@ else
 fi
 show 0 $kube apply -f examples/cluster
 
-# One pod stays without a node, for part 4; all others have theirs within moments.
-for _ in $(seq 100); do
-    [ "$(dray explain 2>/dev/null | grep -c '^Pod')" = 1 ] && break
+# One pod stays without a node, for part 4; all others run within moments.
+for _ in $(seq 150); do
+    [ "$(dray status 2>/dev/null | grep -c ' running ')" = 7 ] && break
     sleep 0.2
 done
 
-heading "3. Who got which device?"
-show 0 $kube get resourceclaims -A
-show 0 dray explain pod/train-0 -n ml
+heading "3. What runs where, with which device?"
+show 0 dray status
+show 0 $kube logs train-0 -n ml
 
 heading "4. Why does this pod wait, and what would help?"
 show 1 dray explain pod/finetune -n ml
@@ -97,9 +97,10 @@ line() {
 
 heading "The cluster is yours"
 printf '  export KUBECONFIG=%s\n' "$KUBECONFIG"
-line "kubectl get pods -A -o wide" "where everything is; nothing runs the containers yet"
+line "dray status --watch" "what runs where, whenever it changes"
+line "kubectl logs -f train-0 -n ml" "what a container says; it sees its devices as GPU_* and NIC_*"
 line "kubectl describe pod finetune -n ml" "the same explanation as an event"
-line "kubectl delete pod train-0 train-1 -n ml" "devices come back, and finetune gets its node"
+line "kubectl delete pod train-0 train-1 -n ml" "devices come back, and finetune runs"
 line "dray explain pod/finetune -n ml" "with .venv/bin on your PATH, also as \`kubectl dray explain\`"
 line "$STOP" "ends the cluster"
 echo

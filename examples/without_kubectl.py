@@ -1,4 +1,4 @@
-"""What the demo asks of kubectl, for machines without: `apply -f FOLDER` and `get resourceclaims -A`."""
+"""What the demo asks of kubectl, for machines without: `apply -f FOLDER` and `logs POD -n NAMESPACE`."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ import asyncio
 import sys
 from pathlib import Path
 
-from dray.api.resource import ResourceClaim
-from dray.cli.tables import table
+from dray.client.caller import Caller, Habits
 from dray.client.changes import Apply
 from dray.client.client import Client
-from dray.client.connect import connected
+from dray.client.http import Http
+from dray.client.kubeconfig import find_access
 from dray.client.places import key_of, kind_of_object
+from dray.client.transport import Request
 from dray.manifests import Source, read
 
 
@@ -24,26 +25,22 @@ async def apply(client: Client, folder: str) -> None:
             print(f"{kind.name.lower()}/{key.name} applied")
 
 
-async def claims(client: Client) -> None:
-    """A table of all claims and their devices."""
-    rows = []
-    for claim in (await client.list(ResourceClaim)).items:
-        allocation = claim.status.allocation
-        results = allocation.devices.results if allocation is not None else ()
-        devices = ", ".join(f"{each.driver}/{each.pool}/{each.device}" for each in results)
-        state = "allocated" if allocation is not None else "pending"
-        rows.append((claim.metadata.namespace, claim.metadata.name, state, devices or "-"))
-    for line in table(("namespace", "name", "state", "devices"), rows):
-        print(line)
+async def logs(caller: Caller, pod: str, namespace: str) -> None:
+    """What the container of a pod has said."""
+    reply = await caller.call(Request("GET", f"/api/v1/namespaces/{namespace}/pods/{pod}/log"))
+    print(reply.body.decode(), end="")
 
 
 async def main(arguments: list[str]) -> None:
     """Do what was asked."""
-    async with connected() as client:
-        if arguments[:2] == ["apply", "-f"]:
-            await apply(client, arguments[2])
+    transport = Http(find_access("", ""))
+    try:
+        if arguments[0] == "apply":
+            await apply(Client(transport), arguments[2])
         else:
-            await claims(client)
+            await logs(Caller(transport, Habits()), arguments[1], arguments[3])
+    finally:
+        await transport.close()
 
 
 asyncio.run(main(sys.argv[1:]))

@@ -73,9 +73,9 @@ def test_the_demo_leaves_a_cluster_and_takes_it_away(
         pytest.skip(NO_KUBECTL)
     done = demo(environment)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "simulating 3 nodes with example devices" in done.stdout
-    assert "shared-gpu" in done.stdout
-    assert "Pod ml/train-0 is on node-" in done.stdout
+    assert "nodes: 3, each with the drivers gpu.example.com and nic.example.com" in done.stdout
+    assert done.stdout.count("   running   node-") == 7
+    assert "GPU_DEVICE_0=gpu-0" in done.stdout  # said by the container
     assert "Pod ml/finetune cannot run yet: no node can satisfy claim ml/four-gpus" in done.stdout
     assert "hint: asking for 3 devices instead of 4" in done.stdout
     kubeconfig = f"{environment['DRAY_DEMO']}/data/admin.kubeconfig"

@@ -55,11 +55,21 @@ def dray(ml: Kubectl, *arguments: str) -> tuple[int, str]:
     return done.returncode, done.stdout
 
 
-def test_nodes_are_simulated_and_say_so(ml: Kubectl) -> None:
+def test_nodes_have_agents_and_drivers(ml: Kubectl) -> None:
     rows = ml("get", "nodes").rows[1:]
-    assert [(row[0], row[1], row[-1]) for row in rows] == [
-        (f"node-{number}", "Ready", "simulated") for number in range(3)
-    ]
+    assert [(row[0], row[1]) for row in rows] == [(f"node-{number}", "Ready") for number in range(3)]
+    code, page = dray(ml, "status")
+    assert code == 0
+    assert page.count("   ready   ") == 3
+    assert page.count("gpu.example.com ") == page.count("nic.example.com ") == 3
+
+
+def test_pods_run_and_their_containers_see_their_devices(ml: Kubectl) -> None:
+    until(lambda: ml("get", "pods").out.count("Running") == 5, lambda: ml("get", "pods").out)
+    said = ml("logs", "train-0").out
+    assert "GPU_DEVICE_" in said
+    assert "NIC_NIC_BANDWIDTH=5G" in said
+    until(lambda: "training" in ml("logs", "train-0").out)
 
 
 def test_two_pods_share_a_claim_on_one_node(ml: Kubectl) -> None:
@@ -172,23 +182,31 @@ def test_devices_come_back_and_the_next_in_line_gets_them(ml: Kubectl) -> None:
 def test_a_cluster_starts_again_where_it_was(tmp_path: Path, home: Path, kubectl_program: str) -> None:
     with upped(tmp_path, "--nodes", "1") as kubeconfig:
         kubectl = Kubectl(kubectl_program, clean_environment(home, kubeconfig), "default")
-        pod = {"containers": [{"name": "c", "image": "i"}]}
+        command = ["sh", "-c", "echo it runs; exec sleep infinity"]
+        pod = {"containers": [{"name": "c", "image": "i", "command": command}]}
         kubectl(
             "create",
             "-f",
             "-",
             given={"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": pod},
         )
-        until(lambda: "nodeName" in kubectl.get("pod", "p")["spec"])
+        until(lambda: _runs(kubectl, 0), lambda: kubectl("get", "pod", "p").out)
         before = kubectl.get("pods,nodes,resourceslices,deviceclasses")
     with upped(tmp_path, "--nodes", "1"):
         assert _objects(kubectl.get("pods,nodes,resourceslices,deviceclasses")) == _objects(before)
+        until(lambda: _runs(kubectl, 1), lambda: kubectl("get", "pod", "p").out)
+        assert kubectl("logs", "p").out == "it runs\n"
     log = (tmp_path / "up.log").read_text()
-    assert log.count("simulating 1 node with example devices") == 2
-    assert "0 of them new" in log
-    assert "pods are scheduled, nothing runs them yet" in log
+    assert log.count("default/p runs on node-0") >= 2
     assert log.splitlines()[-1] == "stopped"
 
 
-def _objects(listing: dict[str, object]) -> object:
-    return listing["items"]
+def _runs(kubectl: Kubectl, restarts: int) -> bool:
+    """Whether the container of the pod runs, for the first time or again after the cluster came back."""
+    statuses = kubectl.get("pod", "p")["status"].get("containerStatuses", [])
+    return [("running" in each["state"], each["restartCount"]) for each in statuses] == [(True, restarts)]
+
+
+def _objects(listing: dict[str, list[dict[str, dict[str, object]]]]) -> object:
+    """What was wanted, and of which object; what runs tells anew how it is."""
+    return [(each["kind"], each["metadata"]["uid"], each.get("spec")) for each in listing["items"]]
