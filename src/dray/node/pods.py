@@ -31,7 +31,7 @@ Document = dict[str, Any]
 PAUSED: Final = StateFile("dray node pause", 1)
 STOP_SECONDS: Final = 10.0
 """The longest time for containers that are stopped because their agent goes."""
-_AGAIN_SECONDS: Final = 5.0
+AGAIN_SECONDS: Final = 5.0
 """After so long a life that broke is begun anew."""
 
 
@@ -127,7 +127,7 @@ class Pods:
                 break
             except Exception as broken:  # whatever it is, the other pods go on
                 self._shop.log.error("the life of a pod broke; it begins anew", pod=life.key, error=broken)
-            await self._shop.tempo.sleep(_AGAIN_SECONDS)
+            await self._shop.tempo.sleep(AGAIN_SECONDS)
             life = self._again(life, await self._shop.runtime.running())
         if self._lives.get(life.uid) is life:
             del self._lives[life.uid], self._tasks[life.uid]

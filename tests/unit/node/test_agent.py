@@ -15,8 +15,9 @@ from dray.client.failures import Unreachable
 from dray.client.transport import Reply, Request, Stream
 from dray.cluster.nodes import NodeOptions, agent, runtime_of
 from dray.errors import InputError
+from dray.node import pods
 from dray.node.agent import Agent
-from dray.node.runtime.base import Found
+from dray.node.runtime.base import Found, Launch, NotStarted, Started
 from dray.node.runtime.process import ProcessRuntime
 from tests.unit.node.stage import Document, Stage, container, played, pod, until
 
@@ -191,15 +192,29 @@ def test_without_a_server_pods_run_on_and_containers_start_again(tmp_path: Path)
     played(tmp_path, work)
 
 
-def test_a_fault_in_one_pod_does_not_touch_the_others(tmp_path: Path) -> None:
+class Faulty(ProcessRuntime):
+    """Breaks once, over a pod of one name."""
+
+    broke = False
+
+    async def start(self, launch: Launch) -> Started | NotStarted:
+        if launch.pod_name == "broken" and not self.broke:
+            self.broke = True
+            raise RuntimeError("planted")
+        return await super().start(launch)
+
+
+def test_a_fault_in_one_pod_does_not_touch_the_others(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr(pods, "AGAIN_SECONDS", 0.3)
+
     async def work(stage: Stage) -> None:
-        async with stage.agent():
-            await stage.create(pod("fine"))
-            await stage.phase("fine", "Running")
-            broken = pod("broken", container("c"), container("d"))
-            await stage.create(broken)
+        runtime = Faulty(stage.root / "containers")
+        async with stage.agent(runtime=runtime):
+            await stage.create(pod("broken"), pod("fine"))
+            before = started(await stage.phase("fine", "Running"))
             await stage.phase("broken", "Running")
-            assert (await stage.pod("fine"))["status"]["phase"] == "Running"
+            assert runtime.broke
+            assert started(await stage.pod("fine")) == before
 
     played(tmp_path, work)
 
