@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from dray.api.core import Pod
+from dray.client.changes import MergePatch
 from dray.client.client import Client, Deletion
 from dray.client.failures import NotFound
 from dray.client.places import kind_called
@@ -17,7 +18,15 @@ from dray.cluster.control import ServerOptions, Started, serving
 from dray.cluster.inside import Inside
 from dray.node.agent import Agent, Given, NodeChoices
 from dray.node.board import Facts
-from dray.node.drivers import ClaimRef, Failure, Fault, PreparedDevice, PrepareOutcome, UnprepareOutcome
+from dray.node.drivers import (
+    ClaimRef,
+    DeviceHealth,
+    Failure,
+    Fault,
+    PreparedDevice,
+    PrepareOutcome,
+    UnprepareOutcome,
+)
 from dray.node.restarts import Pace
 from dray.node.runtime.base import Runtime
 from dray.node.runtime.process import ProcessRuntime
@@ -42,6 +51,9 @@ class ToyDriver:
     held: set[str] = field(default_factory=set)
     hold: asyncio.Event | None = None
     cdi: tuple[str, ...] = ()
+    states: asyncio.Queue[Sequence[DeviceHealth]] | None = None
+    """What it streams about its devices; nothing without."""
+    before_unprepare: Callable[[], Awaitable[None]] | None = None
 
     async def prepare(self, claims: Sequence[ClaimRef]) -> Mapping[str, PrepareOutcome]:
         self.asked += [f"prepare {claim}" for claim in claims]
@@ -54,14 +66,21 @@ class ToyDriver:
         return {claim.uid: (ready,) for claim in claims}
 
     async def unprepare(self, claims: Sequence[ClaimRef]) -> Mapping[str, UnprepareOutcome]:
+        if self.before_unprepare is not None:
+            await self.before_unprepare()
         self.asked += [f"unprepare {claim}" for claim in claims]
         if self.says:
             return {claim.uid: Failure(Fault.REFUSED, self.says) for claim in claims}
         self.held -= {claim.uid for claim in claims}
         return {claim.uid: None for claim in claims}
 
-    def health(self) -> None:
-        return None
+    def health(self) -> AsyncIterator[Sequence[DeviceHealth]] | None:
+        return None if self.states is None else _streamed(self.states)
+
+
+async def _streamed(states: asyncio.Queue[Sequence[DeviceHealth]]) -> AsyncIterator[Sequence[DeviceHealth]]:
+    while True:
+        yield await states.get()
 
 
 def container(name: str = "c", *command: str, **more: Any) -> Document:
@@ -123,30 +142,24 @@ class Stage:
         for document in documents:
             await self.admin.create(document)
 
-    async def claim(self, name: str, *pods: str, device: str = "gpu-0") -> None:
+    async def claim(self, name: str, *pods: str, device: str = "gpu-0", **metadata: Any) -> None:
         """A claim that has a device of this node and is reserved for pods."""
         request = {"name": "gpu", "exactly": {"deviceClassName": "gpu"}}
         await self.create(
             {
                 "apiVersion": "resource.k8s.io/v1",
                 "kind": "ResourceClaim",
-                "metadata": {"name": name, "namespace": "default"},
+                "metadata": {"name": name, "namespace": "default", **metadata},
                 "spec": {"devices": {"requests": [request]}},
             }
         )
         result = {"request": "gpu", "driver": self.driver.name, "pool": NODE, "device": device}
-        claim = await self.admin.get(CLAIM, name, "default")
-        from dray.client.changes import MergePatch
-
         status: Document = {"allocation": {"devices": {"results": [result]}}}
         await self.admin.patch(CLAIM, name, MergePatch({"status": status}), "default", subresource="status")
-        assert claim is not None
         await self.reserve(name, *pods)
 
     async def reserve(self, name: str, *pods: str) -> None:
         """Reserve a claim for pods that are there."""
-        from dray.client.changes import MergePatch
-
         users = []
         for each in pods:
             uid = (await self.admin.get(Pod, each, "default")).metadata.uid

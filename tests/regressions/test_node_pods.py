@@ -1,0 +1,171 @@
+"""What node agents got wrong elsewhere, as far as the lives of pods are concerned."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+
+from dray.client.changes import MergePatch
+from dray.node.drivers import DeviceHealth
+from dray.node.runtime.process import ProcessRuntime
+from tests.unit.node.stage import NODE, POD, Document, Stage, ToyDriver, container, played, pod, until
+
+GENERATED = "p-gpu-x7k2p"
+
+
+def templated(name: str) -> Document:
+    """A pod whose claim is made from a template."""
+    document = pod(name)
+    document["spec"]["resourceClaims"] = [{"name": "gpu", "resourceClaimTemplateName": "t"}]
+    document["spec"]["containers"][0]["resources"] = {"claims": [{"name": "gpu"}]}
+    return document
+
+
+async def made_from_template(stage: Stage, name: str) -> None:
+    """What the controllers do for such a pod: a claim of its own under a name that nobody could guess."""
+    await stage.create(templated(name))
+    uid = (await stage.pod(name))["metadata"]["uid"]
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": name, "uid": uid, "controller": True}
+    entry = {"resource.kubernetes.io/pod-claim-name": "gpu"}
+    await stage.claim(GENERATED, name, ownerReferences=[owner], annotations=entry)
+    said = {"status": {"resourceClaimStatuses": [{"name": "gpu", "resourceClaimName": GENERATED}]}}
+    await stage.admin.patch(POD, name, MergePatch(said), "default", subresource="status")
+
+
+def test_k01_claims_are_given_back_though_somebody_wiped_their_names_from_the_pod(tmp_path: Path) -> None:
+    """Elsewhere the name of a generated claim was looked up in the pod's status when the pod ended: a client
+    that wrote the status without it left the devices prepared for ever."""
+
+    async def work(stage: Stage) -> None:
+        async with stage.agent():
+            await made_from_template(stage, "p")
+            await stage.phase("p", "Running")
+            wiped = MergePatch({"status": {"resourceClaimStatuses": None}})
+            await stage.admin.patch(POD, "p", wiped, "default", subresource="status")
+            await stage.delete("p")
+            await stage.gone("p")
+            assert stage.driver.asked == [f"prepare default/{GENERATED}", f"unprepare default/{GENERATED}"]
+
+    played(tmp_path, work)
+
+
+def test_k08_a_pod_without_grace_is_given_back_after_its_containers_and_harms_nobody_later(
+    tmp_path: Path,
+) -> None:
+    """Elsewhere a pod deleted with grace period 0 was forgotten before its claims were given back, and later
+    pods with the same claim failed."""
+
+    async def work(stage: Stage) -> None:
+        running: list[int] = []
+
+        async def look() -> None:
+            found = await ProcessRuntime(stage.root / "containers").running()
+            running.append(sum(one.exit is None for one in found))
+
+        stage.driver.before_unprepare = look
+        stubborn = container("c", "sh", "-c", "trap '' TERM; while :; do sleep 0.1; done")
+        async with stage.agent():
+            await stage.create(pod("p", stubborn, claim="gpus"))
+            await stage.claim("gpus", "p")
+            await stage.phase("p", "Running")
+            await stage.delete("p", grace=0)
+            await stage.gone("p")
+
+            async def is_given_back() -> bool:
+                return not stage.driver.held
+
+            await until(is_given_back)
+            await stage.create(pod("q", claim="gpus"))
+            await stage.reserve("gpus", "q")
+            await stage.phase("q", "Running")
+            assert stage.driver.asked == [
+                "prepare default/gpus",
+                "unprepare default/gpus",
+                "prepare default/gpus",
+            ]
+            assert running == [0], "its container had ended before its devices were given back"
+
+    played(tmp_path, work)
+
+
+def health(*states: str) -> Sequence[DeviceHealth]:
+    return [DeviceHealth(NODE, f"gpu-{number}", state, "too hot") for number, state in enumerate(states)]
+
+
+def test_k12_the_health_of_devices_is_told_for_generated_and_for_renamed_claims(tmp_path: Path) -> None:
+    """Elsewhere the name of the entry in the pod was taken for the name of the claim, so that nothing was
+    told where they differ."""
+
+    async def work(stage: Stage) -> None:
+        states: asyncio.Queue[Sequence[DeviceHealth]] = asyncio.Queue()
+        stage.driver.states = states
+        async with stage.agent():
+            await made_from_template(stage, "p")
+            await stage.create(pod("renamed", claim="another-name"))
+            await stage.claim("another-name", "renamed", device="gpu-1")
+            for name in ("p", "renamed"):
+                await stage.phase(name, "Running")
+            for state in ("Healthy", "Unhealthy"):
+                states.put_nowait(health(state, state))
+                for name in ("p", "renamed"):
+                    seen = await stage.until(name, lambda seen, state=state: f"'{state}'" in str(seen))  # type: ignore[misc]
+                    (told,) = seen["status"]["containerStatuses"][0]["allocatedResourcesStatus"]
+                    assert told["name"] == "claim:gpu"
+                    (device,) = told["resources"]
+                    assert device["resourceID"].startswith(f"{stage.driver.name}/{NODE}/gpu-")
+                    assert device["health"] == state
+
+    played(tmp_path, work)
+
+
+def test_k17_a_static_pod_with_a_claim_is_refused(tmp_path: Path) -> None:
+    """Elsewhere a pod that a node runs by itself could name a claim, and hung without a word."""
+
+    async def work(stage: Stage) -> None:
+        mirror = pod("p", claim="gpus")
+        mirror["metadata"]["annotations"] = {"kubernetes.io/config.mirror": "from-a-file"}
+        async with stage.agent():
+            await stage.create(mirror)
+            seen = await stage.phase("p", "Failed")
+            assert seen["status"]["reason"] == "StaticPodWithClaims"
+            assert seen["status"]["message"]
+            assert stage.driver.asked == []
+
+    played(tmp_path, work)
+
+
+def test_k18_an_extended_resource_that_the_node_does_not_list_is_admitted(tmp_path: Path) -> None:
+    """Elsewhere a node refused pods whose extended resource devices stand for, because the node itself offers
+    none. Here a node does not judge again what the scheduler has settled; devices as extended resources are
+    not built, and nothing on the node would stand in their way."""
+
+    async def work(stage: Stage) -> None:
+        resources = {"limits": {"example.com/gpu": "1"}, "requests": {"example.com/gpu": "1"}}
+        async with stage.agent():
+            await stage.create(pod("p", container("c", resources=resources)))
+            await stage.phase("p", "Running")
+
+    played(tmp_path, work)
+
+
+def test_k19_a_pod_that_ends_by_itself_goes_at_once(tmp_path: Path) -> None:
+    """Elsewhere pods with claims were gone only a minute after their containers had ended. Here nothing of
+    the end of a pod waits for a time to pass: with an hour of grace it is gone as soon as its container is,
+    and an attempt to give back that failed is repeated when the driver is there again."""
+
+    async def work(stage: Stage) -> None:
+        async with stage.agent():
+            await stage.create(pod("p", claim="gpus", terminationGracePeriodSeconds=3600))
+            await stage.claim("gpus", "p")
+            await stage.phase("p", "Running")
+            await stage.delete("p")
+            await stage.gone("p")
+            assert stage.driver.asked == ["prepare default/gpus", "unprepare default/gpus"]
+
+            async def is_cleared() -> bool:
+                return await ProcessRuntime(stage.root / "containers").running() == ()
+
+            await until(is_cleared)
+
+    played(tmp_path, work, ToyDriver())
