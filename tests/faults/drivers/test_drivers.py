@@ -1,0 +1,25 @@
+"""R-11 in small: one death at some places; in full `python -m tests.faults.drivers --full`."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from dray.driver.prepared import Places
+from tests.faults.drivers.campaign import ANY_TIME, Campaign
+from tests.faults.drivers.victim import IN_PREPARE
+
+SEED = 20260111
+PLACES = (Places.AFTER_SET_UP, Places.AFTER_CDI, Places.GIVE_AFTER_TAKE_DOWN, IN_PREPARE, ANY_TIME)
+
+
+@pytest.mark.req("K3063-134", "K3063-135", "K3063-143", "K3063-146")
+def test_small_a_driver_that_is_killed_leaves_nothing_behind_and_forgets_nothing() -> None:
+    with tempfile.TemporaryDirectory(prefix="dray-") as folder:
+        tally = asyncio.run(Campaign(Path(folder), SEED).run(PLACES))
+    print(f"seed {SEED}: {tally}")
+    assert tally.deaths.total() == len(PLACES)
+    assert tally.sound(), str(tally)
