@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-
 GONE: Final = "device gone"
 """What the error of a driver says when an allocated device is not there any more."""
 

@@ -38,7 +38,7 @@ def remainder(record: Record, pod_uid: str, present: Set[Driver]) -> Waiting | N
             if Driver(part.driver, held.classic) not in present:
                 why = (
                     f"driver {part.driver} is not registered on this node and still has claim {held}; "
-                    f"start it again, or give up the devices: annotate the pod or the node with {ABANDON}=true"
+                    f"start it again, or give up the devices: annotate pod or node with {ABANDON}=true"
                 )
                 missing[why] = Reason.DRIVER_MISSING
             else:
