@@ -1,0 +1,184 @@
+"""A node as its agent looks from the API, and what really happens on it, which the API does not see.
+
+Theory of operation: the hall holds the devices themselves, attached to a network that every machine reaches.
+A machine gives signs of life, prepares what its pods were given and uses it, and lets go when they end. Cut
+off, it reaches the API no more, and what runs on it goes on. Switched off, nothing runs on it, and nobody
+knows. Whoever begins to use a device that is in use elsewhere has broken the promise.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from dray.api.core import Pod
+from dray.api.meta import ObjectMeta
+from dray.api.preparation import Preparation, PreparationSpec, PreparedClaim
+from dray.api.resource import ResourceClaim
+from dray.claims.reservation import ENDED, is_reserved
+from dray.client.changes import MergePatch
+from dray.client.client import Client, Deletion
+from dray.client.failures import AlreadyExists, ApiError, Conflict, NotFound
+from dray.client.leases import Heartbeat, Pulse
+from dray.client.places import Selection, kind_called
+from tests.e2e.stage import node
+
+NODE = kind_called("Node")
+POD = kind_called("Pod")
+LEASES = "kube-node-lease"
+BEAT = 0.4
+SPACE = "default"
+
+Device = tuple[str, str]
+"""Pool and name."""
+
+
+@dataclass
+class Hall:
+    """The devices, and who really uses them."""
+
+    uses: dict[Device, tuple[str, str]] = field(default_factory=dict)
+    """Device: claim and node."""
+    begun: int = 0
+    violations: list[str] = field(default_factory=list)
+
+    def begin(self, device: Device, claim: str, where: str) -> None:
+        known = self.uses.get(device)
+        if known is not None and known != (claim, where):
+            self.violations.append(f"{device} is used by claim {known[0]} on {known[1]}, and now on {where}")
+        self.uses[device] = (claim, where)
+        self.begun += 1
+
+    def end(self, device: Device, claim: str) -> None:
+        if self.uses.get(device, ("", ""))[0] == claim:
+            del self.uses[device]
+
+    def power_off(self, where: str) -> None:
+        self.uses = {device: use for device, use in self.uses.items() if use[1] != where}
+
+    def on(self, where: str) -> set[Device]:
+        return {device for device, use in self.uses.items() if use[1] == where}
+
+
+class Way(StrEnum):
+    """How a machine is."""
+
+    UP = "up"
+    CUT = "cut off"
+    OFF = "off"
+
+
+@dataclass
+class _Running:
+    """A pod on a machine, and what it has."""
+
+    pod: Pod
+    claim: ResourceClaim
+    devices: tuple[Device, ...]
+    until: float
+
+
+class Machine:
+    """One node."""
+
+    def __init__(self, name: str, client: Client, hall: Hall, chance: random.Random) -> None:
+        self.name, self.way = name, Way.UP
+        self._client, self._hall, self._chance = client, hall, chance
+        self._heart = Heartbeat(client, name, LEASES, Pulse(name, every=BEAT))
+        self._running: dict[str, _Running] = {}
+        self._booted = False
+
+    def switch_off(self) -> None:
+        """Power fails: nothing runs any more, and nobody is told."""
+        self.way = Way.OFF
+        self._hall.power_off(self.name)
+        self._running.clear()
+        self._booted = False
+
+    async def run(self) -> None:
+        """Be a node, until cancelled."""
+        while True:
+            if self.way is Way.UP:
+                with suppress(ApiError):
+                    await self._live()
+            await asyncio.sleep(self._chance.uniform(0.05, BEAT))
+
+    async def _live(self) -> None:
+        if not self._booted:
+            await self._boot()
+        await self._heart.beat()
+        mine = Selection(fields=f"spec.nodeName={self.name}")
+        pods = {pod.metadata.uid: pod for pod in (await self._client.list(Pod, SPACE, mine)).items}
+        for uid in [*self._running]:
+            await self._continue(uid, pods.get(uid))
+        for uid, pod in pods.items():
+            if self.way is Way.UP and uid not in self._running:
+                await self._admit(pod)
+
+    async def _boot(self) -> None:
+        """Nothing runs after a start: whatever this node had is given back."""
+        with suppress(AlreadyExists):
+            await self._client.create(node(self.name))
+        for standing in (await self._client.list(Preparation)).items:
+            if standing.spec.node_name == self.name:
+                await self._client.delete(Preparation, standing.metadata.name)
+        self._booted = True
+
+    async def _continue(self, uid: str, pod: Pod | None) -> None:
+        running = self._running[uid]
+        over = asyncio.get_running_loop().time() >= running.until
+        if pod is not None and pod.metadata.deletion_timestamp is None and not over:
+            return
+        for device in running.devices:
+            self._hall.end(device, running.claim.metadata.uid)
+        del self._running[uid]
+        with suppress(NotFound):
+            await self._client.delete(Preparation, self._preparation(running.claim).metadata.name)
+        if pod is not None:
+            await self._finish(pod)
+
+    async def _finish(self, pod: Pod) -> None:
+        with suppress(NotFound, Conflict):
+            if pod.metadata.deletion_timestamp is not None:
+                how = Deletion(uid=pod.metadata.uid, grace=0)
+                await self._client.delete(POD, pod.metadata.name, SPACE, how)
+            else:
+                done = MergePatch({"status": {"phase": "Succeeded"}})
+                await self._client.patch(POD, pod.metadata.name, done, SPACE, subresource="status")
+
+    async def _admit(self, pod: Pod) -> None:
+        if pod.status.phase in ENDED:
+            return
+        if pod.metadata.deletion_timestamp is not None:
+            await self._finish(pod)
+            return
+        for name in _claims(pod):
+            await self._start(pod, await self._client.get(ResourceClaim, name, SPACE))
+
+    async def _start(self, pod: Pod, claim: ResourceClaim) -> None:
+        if claim.status.allocation is None or not is_reserved(claim, pod):
+            return
+        await self._client.create(self._preparation(claim))  # who is refused does not begin
+        devices = tuple((each.pool, each.device) for each in claim.status.allocation.devices.results)
+        for device in devices:
+            self._hall.begin(device, claim.metadata.uid, self.name)
+        until = asyncio.get_running_loop().time() + self._chance.uniform(0.3, 2.0)
+        self._running[pod.metadata.uid] = _Running(pod, claim, devices, until)
+
+    def _preparation(self, claim: ResourceClaim) -> Preparation:
+        metadata = claim.metadata
+        held = PreparedClaim(namespace=metadata.namespace, name=metadata.name, uid=metadata.uid)
+        return Preparation(
+            metadata=ObjectMeta(name=f"{metadata.uid}.{self.name}"),
+            spec=PreparationSpec(node_name=self.name, claim=held),
+        )
+
+
+def _claims(pod: Pod) -> Iterator[str]:
+    for said in pod.status.resource_claim_statuses:
+        if said.resource_claim_name is not None:
+            yield said.resource_claim_name
