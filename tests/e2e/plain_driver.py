@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import os
 import signal
 from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass, field
@@ -81,30 +80,33 @@ class PlainDriver:
 
     async def start(self) -> PlainDriver:
         """Serve the driver's socket, and only then the one that announces it."""
-        for path, services in (
-            (self.ways.socket(), self.services),
-            (self.ways.registration(), (REGISTRATION,)),
-        ):
-            path.unlink(missing_ok=True)
-            server = grpc.aio.server(options=self.options)
-            server.add_generic_rpc_handlers([self._serving(service) for service in services])
-            server.add_insecure_port(f"unix:{path}")
-            await server.start()
-            self._servers.append(server)
+        await self.show()
+        self._servers.append(await self._serve(self.ways.registration(), (REGISTRATION,)))
         return self
 
-    async def stop(self, *, crash: bool = False) -> None:
-        """End; a crash leaves the sockets where they are, though nobody listens any more."""
-        kept = [path for path in (self.ways.socket(), self.ways.registration()) if crash and path.exists()]
-        for path in kept:
-            os.link(path, path.with_name(f".{path.name}"))
+    async def _serve(self, path: Path, services: Iterable[str]) -> Any:
+        path.unlink(missing_ok=True)
+        server = grpc.aio.server(options=self.options)
+        server.add_generic_rpc_handlers([self._serving(service) for service in services])
+        server.add_insecure_port(f"unix:{path}")
+        await server.start()
+        return server
+
+    async def show(self) -> None:
+        """Answer at the driver's own socket."""
+        self._servers.insert(0, await self._serve(self.ways.socket(), self.services))
+
+    async def hide(self) -> None:
+        """Answer there no longer, and say nothing about it."""
+        await self._servers.pop(0).stop(None)
+
+    async def stop(self) -> None:
+        """End, and take the sockets away."""
         for server in reversed(self._servers):
             await server.stop(None)
         self._servers.clear()
         for path in (self.ways.registration(), self.ways.socket()):
             path.unlink(missing_ok=True)
-        for path in kept:
-            path.with_name(f".{path.name}").rename(path)
 
     def _serving(self, service: str) -> Any:
         short = service.rpartition(".")[2]

@@ -31,7 +31,7 @@ from dray.node import lines, measures, offers
 from dray.node.drivers import DriverLine
 from dray.node.lines import Habits, Offer
 from dray.node.offers import Refused
-from dray.node.replies import plain
+from dray.node.replies import cause
 from dray.telemetry.logs import Log, silent
 from dray.wire import sockets
 from dray.wire.services import REGISTRATION, Stub
@@ -324,7 +324,7 @@ class Registry:
         entrance.instance, entrance.said = instance, ""
         self._away.pop(name, None)
         self._metrics.registered("registered")
-        spoken = [service.name for service in instance.offer.services]
+        spoken = ", ".join(service.name for service in instance.offer.services)
         self._log.info("a driver has registered", driver=name, socket=entrance.path.name, speaks=spoken)
         for came, _ in self._listeners:
             if came is not None:
@@ -341,7 +341,7 @@ class Registry:
         try:
             return await stub.call(method, request, timeout=self._doorway.patience)
         except grpc.aio.AioRpcError as failed:
-            return f"{method}: {plain(failed.details() or 'no reason given')} ({failed.code().name})"
+            return f"{method}: {cause(failed.details() or '')} ({failed.code().name})"
 
     def _say(self, entrance: _Entrance, what: str, **fields: Any) -> None:
         """Log something about a socket, once until it changes."""

@@ -53,14 +53,29 @@ def plain(text: str, most: int = SHOWN) -> str:
     return line if len(line) <= most else line[: most - 1] + "…"
 
 
+_CONNECTING: Final = "failed to connect to all addresses"
+_UNCONNECTED: Final = (
+    ("Connection refused", "nobody listens at its socket"),
+    ("No such file", "its socket is gone"),
+    ("Permission denied", "its socket may not be used by this user"),
+)
+
+
+def cause(details: str) -> str:
+    """What gRPC gives as details, for people: its own words about connections are long and say little."""
+    if _CONNECTING in details:
+        return next((text for sign, text in _UNCONNECTED if sign in details), plain(details))
+    return plain(details) or "no reason given"
+
+
 def failure(driver: str, code: Any, details: str, timeout: float) -> Failure:
     """What to make of a call that ended with a code."""
     fault = _FAULTS.get(code, Fault.REFUSED)
     if code == grpc.StatusCode.DEADLINE_EXCEEDED:
         return Failure(fault, f"driver `{driver}` did not answer within {timeout:g} s")
     if code == grpc.StatusCode.UNAVAILABLE:
-        return Failure(fault, f"driver `{driver}` cannot be reached: {plain(details) or 'no reason given'}")
-    return Failure(fault, f"driver `{driver}`: {plain(details) or 'no reason given'} ({code.name})")
+        return Failure(fault, f"driver `{driver}` cannot be reached: {cause(details)}")
+    return Failure(fault, f"driver `{driver}`: {cause(details)} ({code.name})")
 
 
 def refused(driver: str, error: str) -> Failure:

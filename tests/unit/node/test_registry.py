@@ -248,6 +248,49 @@ def test_a_driver_that_comes_back_in_time_keeps_its_slices() -> None:
     asyncio.run(run())
 
 
+def test_a_driver_that_can_be_reached_again_was_never_away() -> None:
+    """Its endpoint was closed for a while, and it did not register again."""
+
+    async def run() -> None:
+        async with place() as here:
+            driver = await here.driver()
+            await here.registered()
+            (instance,) = here.registry._instances()
+            await driver.hide()
+            await here.until(lambda: instance.away_since is not None)
+            here.pass_time(GRACE - 1)
+            await driver.show()
+            await here.until(lambda: instance.away_since is None)
+            here.pass_time(GRACE * 2)
+            assert (here.came, here.went, here.withdrawn) == ([NAME], [], [])
+            line = here.registry.line(NAME)
+            assert line is not None
+            assert isinstance((await line.prepare([ClaimRef("d", "c", "u")]))["u"], tuple)
+
+    asyncio.run(run())
+
+
+def test_when_the_newest_instance_cannot_be_reached_an_older_one_answers() -> None:
+    async def run() -> None:
+        async with place() as here:
+            old = await here.driver(instance="-1")
+            await here.registered()
+            new = await here.driver(instance="-2")
+            await here.until(lambda: len(here.came) == 2)
+            for away, answering in ((None, new), (new, old)):
+                if away is not None:
+                    await away.hide()
+                    await here.until(
+                        lambda: any(each.away_since is not None for each in here.registry._instances())
+                    )
+                line = here.registry.line(NAME)
+                assert line is not None
+                await line.prepare([ClaimRef("d", "c", "u")])
+                assert len(answering.calls) == 1
+
+    asyncio.run(run())
+
+
 def test_withdrawing_is_tried_again_and_stops_when_the_driver_is_back() -> None:
     attempts: list[str] = []
 
