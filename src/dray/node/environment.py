@@ -235,9 +235,10 @@ class _Reading:
         if kind == "ConfigMap":
             return {key: str(value) for key, value in entries.items()}
         try:
-            return {key: base64.b64decode(text).decode("utf-8", "replace") for key, text in entries.items()}
+            decoded = {key: base64.b64decode(text, validate=True) for key, text in entries.items()}
         except (binascii.Error, ValueError, TypeError):
             raise _Wrong(place, f"Secret `{name}` holds an entry that is not base64") from None
+        return {key: content.decode("utf-8", "replace") for key, content in decoded.items()}
 
     async def _document(self, kind: str, name: str, place: str) -> Mapping[str, Any] | None:
         if (kind, name) not in self._found:
