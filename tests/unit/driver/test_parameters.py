@@ -1,0 +1,169 @@
+"""Parameters held against a schema: everything wrong is told at once, with the field."""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+from typing import Any, Literal
+
+import msgspec
+import pytest
+
+from dray.driver.parameters import BadParameters, decode, json_schema
+from dray.values.quantity import Quantity
+from tests.unit.driver.onnode import DRIVER, NODE, Gpu, on_node
+
+
+class Strategy(enum.Enum):
+    """How to share."""
+
+    TIME = "TimeSlicing"
+    SPACE = "SpacePartitioning"
+
+
+class Sharing(msgspec.Struct):
+    """A part of the parameters."""
+
+    strategy: Strategy
+    memory: Quantity | None = None
+    weight: int | str = 1
+
+
+class Settings(msgspec.Struct):
+    """The parameters of a driver."""
+
+    sharing: Sharing | None = None
+    mode: Literal["fast", "safe"] = "safe"
+    count: msgspec.Raw | int = 1
+    env: dict[str, str] = {}
+    sizes: list[int] = []
+
+
+class Other(msgspec.Struct, rename="camel"):
+    """Parameters of another kind."""
+
+    batch_size: int
+
+
+PLACE = "config[0].opaque.parameters"
+
+
+def wrong(schema: Any, written: str) -> list[str]:
+    with pytest.raises(BadParameters) as refused:
+        decode(schema, written.encode(), PLACE)
+    return [str(problem).removeprefix(PLACE) for problem in refused.value.problems]
+
+
+@pytest.mark.parametrize(
+    ("written", "problems"),
+    [
+        ("[]", [": expected an object, got `[]`"]),
+        ("null", [": expected an object, got `null`"]),
+        (
+            '{"sharing": {"strategy": "x"}}',
+            [".sharing.strategy: expected one of `TimeSlicing`, `SpacePartitioning`, got `\"x\"`"],
+        ),
+        ('{"sharing": {}}', [".sharing.strategy: required, but not given"]),
+        ('{"sharing": 3}', [".sharing: expected an object, got `3`"]),
+        ('{"shoring": {}}', [".shoring: unknown field; did you mean `sharing`?"]),
+        (
+            '{"zzz": 1}',
+            [".zzz: unknown field; expected one of `sharing`, `mode`, `count`, `env`, `sizes`"],
+        ),
+        ('{"mode": "slow"}', ['.mode: expected one of `fast`, `safe`, got `"slow"`']),
+        ('{"mode": true}', [".mode: expected one of `fast`, `safe`, got `true`"]),
+        ('{"env": {"A": 1}}', [".env[A]: expected a text, got `1`"]),
+        ('{"env": []}', [".env: expected an object, got `[]`"]),
+        ('{"sizes": [1, "b", true]}', [
+            '.sizes[1]: expected a whole number, got `"b"`',
+            ".sizes[2]: expected a whole number, got `true`",
+        ]),
+        ('{"sizes": {}}', [".sizes: expected a list, got `{}`"]),
+        (
+            '{"sharing": {"strategy": "TimeSlicing", "weight": []}}',
+            [".sharing.weight: expected a whole number or a text, got `[]`"],
+        ),
+        ('{"mode": "slow", "env": 1}', [
+            '.mode: expected one of `fast`, `safe`, got `"slow"`',
+            ".env: expected an object, got `1`",
+        ]),
+    ],
+)  # fmt: skip
+def test_everything_wrong_is_told_with_its_field(written: str, problems: list[str]) -> None:
+    assert wrong(Settings, written) == problems
+
+
+def test_amounts_are_read_and_judged() -> None:
+    found = decode(Settings, b'{"sharing": {"strategy": "TimeSlicing", "memory": "20Gi"}}')
+    assert found.sharing.memory == Quantity.parse("20Gi")
+    (problem,) = wrong(Settings, '{"sharing": {"strategy": "TimeSlicing", "memory": "20Gz"}}')
+    assert problem.startswith(".sharing.memory: expected an amount, for example `20Gi`: ")
+
+
+def test_constraints_of_msgspec_hold_too() -> None:
+    class Bounded(msgspec.Struct):
+        level: int
+        name: str = ""
+
+        def __post_init__(self) -> None:
+            if self.level > 9:
+                raise ValueError("level 9 is the highest")
+
+    assert wrong(Bounded, '{"level": 10}') == [": level 9 is the highest"]
+
+
+def test_version_and_kind_may_be_written_and_choose_among_schemas() -> None:
+    assert decode(Settings, b'{"apiVersion": "g/v1", "kind": "S", "mode": "fast"}') == Settings(mode="fast")
+    schemas = {"Settings": Settings, "g/v1/Other": Other}
+    assert decode(schemas, b'{"kind": "Settings"}') == Settings()
+    assert decode(schemas, b'{"apiVersion": "g/v1", "kind": "Other", "batchSize": 3}') == Other(3)
+    assert wrong(schemas, '{"kind": "Nothing"}') == [
+        '.kind: expected one of `Settings`, `g/v1/Other`, got `"Nothing"`'
+    ]
+    assert wrong(schemas, "7") == [": expected an object with `kind`, got `7`"]
+
+
+def test_a_driver_without_schema_takes_no_parameters_and_one_with_dict_takes_any() -> None:
+    assert wrong(None, "{}") == [": this driver takes no parameters"]
+    assert decode(dict, b'{"a": [1]}') == {"a": [1]}
+    assert wrong(dict[str, str], '{"a": 1}') == ["[a]: expected a text, got `1`"]
+
+
+def test_what_is_no_json_is_told() -> None:
+    (problem,) = wrong(Settings, "{")
+    assert problem.startswith(": not JSON: ")
+
+
+def test_the_schema_is_told_as_json_schema() -> None:
+    told = json_schema(Settings)
+    assert set(told["$defs"]["Settings"]["properties"]) == {"sharing", "mode", "count", "env", "sizes"}
+    assert [each["title"] for each in json_schema({"A": Settings, "B": Other})["oneOf"]] == ["A", "B"]
+    assert json_schema(None) is False
+
+
+def test_a_claim_with_wrong_parameters_is_refused_with_the_field() -> None:
+    async def scene() -> None:
+        class Choosy(Gpu):
+            parameters = Settings
+
+        async with on_node() as node:
+            gpu = Choosy()
+            async with node.running(gpu) as line:
+                result = {"request": "gpu", "driver": DRIVER, "pool": NODE, "device": "gpu-0"}
+                opaque = {"driver": DRIVER, "parameters": {"sharing": {"strategy": "Magic"}}}
+                theirs = {"driver": "other.example.com", "parameters": {"any": "thing"}}
+                uid = await node.allocated(
+                    "c",
+                    [result],
+                    config=[
+                        {"source": "FromClaim", "opaque": theirs},
+                        {"source": "FromClaim", "opaque": opaque},
+                    ],
+                )
+                assert await line.refused(uid, "c") == (
+                    f"driver {DRIVER}: claim default/c: config[1].opaque.parameters.sharing.strategy: "
+                    'expected one of `TimeSlicing`, `SpacePartitioning`, got `"Magic"`'
+                )
+                assert gpu.calls == []
+
+    asyncio.run(scene())
