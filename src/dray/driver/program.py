@@ -12,25 +12,18 @@ Every option has a variable of the environment beside it, because that is how po
 from __future__ import annotations
 
 import asyncio
-import json
-import signal
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
 import click
-import yaml
 
-from dray.api.codec import to_document
 from dray.client.caller import Habits
 from dray.client.connect import connected
 from dray.clock import SystemClock
-from dray.driver.author import Author
 from dray.driver.base import Driver
-from dray.driver.devices import pools_of
-from dray.driver.parameters import json_schema
-from dray.driver.pools import Home, offer_of, planned
+from dray.driver.commands import COMMANDS, node_option, until_signal
 from dray.driver.running import CDI, PLUGINS, REGISTRY, Kit, KitChoices
 from dray.errors import DrayError
 from dray.telemetry.endpoint import telling
@@ -57,14 +50,7 @@ def _directory(flag: str, name: str, variable: str, default: Path | None, about:
 
 
 _OPTIONS: Final[tuple[Option, ...]] = (
-    click.option(
-        "--node",
-        envvar="NODE_NAME",
-        show_envvar=True,
-        default="",
-        metavar="NAME",
-        help="The node this runs on.",
-    ),
+    node_option,
     click.option(
         "--no-node",
         is_flag=True,
@@ -174,9 +160,7 @@ def command(make: Make) -> click.Group:
     about = (type(driver).__doc__ or f"The driver {driver.name}.").strip()
     group = _Commands(help=about, context_settings={"help_option_names": ["-h", "--help"]})
     group.add_command(_run_command(driver))
-    group.add_command(_devices_command(driver))
-    group.add_command(_schema_command(driver))
-    for add in _MORE:
+    for add in COMMANDS:
         group.add_command(add(driver))
     return group
 
@@ -223,60 +207,4 @@ async def _run(driver: Driver, chosen: dict[str, Any]) -> int:
         async with telling(kit.metrics, checks, address=chosen["metrics_address"]) as address:
             if address:
                 log.info("telling metrics", address=address)
-            return await _until_stopped(kit)
-
-
-async def _until_stopped(kit: Kit) -> int:
-    loop, task = asyncio.get_running_loop(), asyncio.create_task(kit.run())
-    stopped: list[signal.Signals] = []
-
-    def stop(which: signal.Signals) -> None:
-        stopped.append(which)
-        task.cancel()
-
-    for which in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(which, stop, which)
-    try:
-        await task
-    except asyncio.CancelledError:
-        if not stopped:
-            raise
-    return 130 if signal.SIGINT in stopped else 0
-
-
-# --- what a driver would do ---
-
-
-def _devices_command(driver: Driver) -> click.Command:
-    @click.command("devices", help="Show the slices that would be published, as YAML.")
-    @_OPTIONS[0]
-    def show(node: str) -> int:
-        driver.node = node
-        told = asyncio.run(_told(driver))
-        home = Home(driver.name, node, "node" if node else "cluster")
-        plans = [planned(offer_of(pool, node), home, (), None) for pool in pools_of(told, node or "node")]
-        documents = [to_document(each) for plan in plans for each in plan.creates]
-        click.echo(yaml.safe_dump_all(documents, sort_keys=False), nl=False)
-        return 0
-
-    return show
-
-
-async def _told(driver: Driver) -> list[Any]:
-    author = Author(driver)
-    try:
-        return await author.devices()
-    finally:
-        author.close()
-
-
-def _schema_command(driver: Driver) -> click.Command:
-    @click.command("schema", help="Show which parameters claims and classes may give, as JSON Schema.")
-    def show() -> int:
-        click.echo(json.dumps(json_schema(driver.parameters), indent=2))
-        return 0
-
-    return show
-
-
-_MORE: Final[tuple[Callable[[Driver], click.Command], ...]] = ()
+            return await until_signal(kit.run())

@@ -60,6 +60,7 @@ class Sockets:
 
 def sockets_of(driver: str, plugins: Path, registry: Path, instance: str = "") -> Sockets:
     """The sockets of a driver, or of one instance of it; `InputError` when a directory leaves no room."""
+    plugins, registry = plugins.absolute(), registry.absolute()  # the agent's place is another
     ending = f"-{instance}" if instance else ""
     home = plugins / driver
     name = f"dra{ending}.sock"
