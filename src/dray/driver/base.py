@@ -196,6 +196,9 @@ class ClassicDriver(Driver):
     `prepare` and `unprepare` get a `ClassicClaim`; there is nothing to publish.
     """
 
+    controller: ClassVar[type[Any] | None] = None
+    """The driver's `ClassicController`, which the command `controller` runs."""
+
     def prepare(self, claim: ClassicClaim) -> Iterable[Ready] | Awaitable[Iterable[Ready]]:
         """Make what was allocated ready, and say what containers need for it."""
         return [Ready()]

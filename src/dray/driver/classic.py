@@ -31,6 +31,7 @@ from dray.api.classic.resourceclaim import ALLOCATED, IMMEDIATE, PENDING, REALLO
 from dray.api.validate.limits import NODES_PER_CLASSIC_LIST
 from dray.driver.base import Parameters
 from dray.driver.devices import Nodes, selector_of
+from dray.driver.inventory import Inventory
 from dray.values.nodeselector import NodeSelector, for_node
 
 NODE: Final = "node"
@@ -111,6 +112,8 @@ class ClassicController:
     """What `spec.parameters` of claims must look like; without a schema they arrive as plain documents."""
     class_parameters: ClassVar[Parameters] = None
     """The same for `parameters` of classes."""
+    inventory: Inventory | None = None
+    """What the node parts told of their nodes, where that was asked for."""
 
     def allocate(
         self, need: Need, node: str | None, held: Sequence[Held]

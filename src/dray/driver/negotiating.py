@@ -16,6 +16,7 @@ from dray.client.events import EventRecorder
 from dray.client.leases import USUAL, Election, LeadershipLost, Timing
 from dray.driver.asking import MEASURES
 from dray.driver.classic import ClassicController
+from dray.driver.inventory import Inventory
 from dray.driver.settling import Desk, Pace
 from dray.errors import InputError
 from dray.telemetry.logs import Log, silent
@@ -29,7 +30,9 @@ class ControllerChoices:
 
     elect: bool = False
     namespace: str = "kube-system"
-    """Where the lease is."""
+    """Where the lease is, and the inventory."""
+    inventory: bool = False
+    """Whether node parts tell in config maps what is on their nodes."""
     identity: str = "controller"
     timing: Timing = USUAL
     pace: Pace = field(default_factory=Pace)
@@ -77,12 +80,17 @@ class Negotiation:
         choices = self._choices
         recorder = EventRecorder(self._client, self.driver, choices.identity)
         desk = Desk(self._client, self._controller, recorder, self.metrics, choices.pace, choices.log)
+        informers = list(desk.informers)
+        if choices.inventory:
+            self._controller.inventory = Inventory(self._client, self.driver, choices.namespace)
+            self._controller.inventory.listen(desk.stir)
+            informers.append(self._controller.inventory.informer)
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(recorder.run())
-                for informer in desk.informers:
+                for informer in informers:
                     tasks.create_task(informer.run())
-                for informer in desk.informers:
+                for informer in informers:
                     await informer.synced()
                 await desk.begin()
                 self.ready.set()

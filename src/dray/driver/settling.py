@@ -134,6 +134,11 @@ class Desk:
                     self._stirred = False
                     self._dirty.update(key_of(claim) for claim in self._ours() if self._waits(claim))
 
+    def stir(self) -> None:
+        """Look again at everything that waits: there may be more than there was."""
+        self._stirred = True
+        self._wake.set()
+
     # --- what is seen ---
 
     def _changed(self, claim: ClassicClaim) -> None:
@@ -158,8 +163,7 @@ class Desk:
             held = held_by(last)
             self._orphans[uid] = _with(held, unsaid[1].kept()) if unsaid else held
         self._later.pop(key, None)
-        self._stirred = True
-        self._wake.set()
+        self.stir()
 
     def _class_changed(self, made_of: ResourceClass) -> None:
         name = made_of.metadata.name
