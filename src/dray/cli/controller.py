@@ -14,7 +14,7 @@ from dray.cli.beside import beside_options, stay
     "--upkeep/--no-upkeep",
     default=False,
     show_default=True,
-    help="Also do what kube-controller-manager does elsewhere: default accounts, pods of lost nodes.",
+    help="Also do what kube-controller-manager does elsewhere: default accounts, lost nodes and their pods.",
 )
 @beside_options
 def command(upkeep: bool, **chosen: Any) -> int:
