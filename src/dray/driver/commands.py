@@ -1,11 +1,11 @@
-"""Commands of a driver's program that show or check something: devices, schema, webhook, manifests."""
+"""Commands of a driver's program beside `run`: devices, schema and webhook, and those of `deploying`."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-import signal
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,13 +13,16 @@ import click
 import yaml
 
 from dray.api.codec import to_document
+from dray.client.connect import connected
 from dray.clock import SystemClock
 from dray.driver.author import Author
-from dray.driver.base import Driver
+from dray.driver.base import ClassicDriver, Driver
+from dray.driver.deploying import class_driver_of, controller_command, kubeconfig_option, manifests_command
 from dray.driver.devices import pools_of
 from dray.driver.parameters import json_schema
 from dray.driver.pools import Home, offer_of, planned
 from dray.driver.reviewing import Checks
+from dray.driver.stopping import until_signal
 from dray.driver.webhook import Listening, answering
 from dray.telemetry.logs import Log, to_descriptor
 
@@ -33,25 +36,6 @@ node_option: Final = click.option(
     metavar="NAME",
     help="The node this runs on.",
 )
-
-
-async def until_signal(work: Coroutine[Any, Any, None]) -> int:
-    """Do something until it ends or the process is told to stop; the exit code."""
-    loop, task = asyncio.get_running_loop(), asyncio.create_task(work)
-    stopped: list[signal.Signals] = []
-
-    def stop(which: signal.Signals) -> None:
-        stopped.append(which)
-        task.cancel()
-
-    for which in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(which, stop, which)
-    try:
-        await task
-    except asyncio.CancelledError:
-        if not stopped:
-            raise
-    return 130 if signal.SIGINT in stopped else 0
 
 
 def _devices(driver: Driver) -> click.Command:
@@ -100,12 +84,15 @@ def _webhook(driver: Driver) -> click.Command:
     @click.option("--certificate", type=_FILE, help="The certificate that API servers trust, as PEM.")
     @click.option("--key", type=_FILE, help="Its key.")
     @click.option("--plain", is_flag=True, help="Answer without TLS, behind something that has it.")
-    def serve(**chosen: Any) -> int:
+    @kubeconfig_option
+    def serve(kubeconfig: str, **chosen: Any) -> int:
         log = Log(to_descriptor(2), SystemClock())
 
         async def work() -> None:
-            checks = Checks(driver.name, driver.parameters)
-            async with answering(checks, Listening(**chosen), log) as url:
+            async with (
+                _checks(driver, kubeconfig) as checks,
+                answering(checks, Listening(**chosen), log) as url,
+            ):
                 log.info("answering reviews", driver=driver.name, url=url)
                 await asyncio.Event().wait()
 
@@ -117,4 +104,21 @@ def _webhook(driver: Driver) -> click.Command:
     return serve
 
 
-COMMANDS: Final[tuple[Callable[[Driver], click.Command], ...]] = (_devices, _schema, _webhook)
+@asynccontextmanager
+async def _checks(driver: Driver, kubeconfig: str) -> AsyncIterator[Checks]:
+    """What a webhook checks; a classic driver must ask the server whose a claim is."""
+    if not isinstance(driver, ClassicDriver):
+        yield Checks(driver.name, driver.parameters)
+        return
+    of_class = getattr(driver.controller, "class_parameters", None)
+    async with connected(kubeconfig) as client:
+        yield Checks(driver.name, driver.parameters, of_class, class_driver_of(client))
+
+
+COMMANDS: Final[tuple[Callable[[Driver], click.Command], ...]] = (
+    _devices,
+    _schema,
+    _webhook,
+    manifests_command,
+    controller_command,
+)

@@ -23,8 +23,9 @@ from dray.client.caller import Habits
 from dray.client.connect import connected
 from dray.clock import SystemClock
 from dray.driver.base import Driver
-from dray.driver.commands import COMMANDS, node_option, until_signal
+from dray.driver.commands import COMMANDS, node_option
 from dray.driver.running import CDI, PLUGINS, REGISTRY, Kit, KitChoices
+from dray.driver.stopping import until_signal
 from dray.errors import DrayError
 from dray.telemetry.endpoint import telling
 from dray.telemetry.logs import Level, Log, adopt, to_descriptor
