@@ -1,0 +1,118 @@
+"""What containers get: the forms in which authors may write it, and what is refused."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dray.driver import Claim, DeviceNode, Driver, Got, Hook, Mount, Ready
+from dray.driver.allocated import Refused
+from dray.driver.cdifiles import CdiFiles, safe_name
+from tests.unit.driver.onnode import DRIVER, Gpu, on_node
+
+GOT = Got("r", "p", "d")
+
+
+def test_short_and_long_forms_say_the_same(tmp_path: Path) -> None:
+    files = CdiFiles(tmp_path, DRIVER)
+    short = Ready(GOT, env={"A": "1"}, mounts=["/host/lib:/lib/gpu:ro"], device_nodes=["/dev/gpu0"])
+    long = Ready(
+        GOT,
+        env={"A": "1"},
+        mounts=[Mount(host_path="/host/lib", container_path="/lib/gpu", options=("ro", "bind"))],
+        device_nodes=[DeviceNode(path="/dev/gpu0")],
+    )
+    assert files.content("u", [short]) == files.content("u", [long])
+    hook = Hook(hook_name="createRuntime", path="/bin/true", args=("true",))
+    written = json.loads(files.content("u", [Ready(GOT, hooks=[hook])]) or b"")
+    assert written["devices"] == [
+        {
+            "name": "u-0",
+            "containerEdits": {
+                "hooks": [{"hookName": "createRuntime", "path": "/bin/true", "args": ["true"]}]
+            },
+        }
+    ]
+
+
+def test_devices_that_need_nothing_have_no_name_and_no_file(tmp_path: Path) -> None:
+    files = CdiFiles(tmp_path, DRIVER)
+    ready = [Ready(GOT), Ready(GOT, env={"A": "1"}), Ready(GOT, cdi=["vendor.example/net=eth0"])]
+    assert files.names("u", ready) == ((), (f"{DRIVER}/claim=u-1",), ("vendor.example/net=eth0",))
+    assert files.content("u", [ready[0], ready[2]]) is None
+
+
+@pytest.mark.parametrize(
+    ("ready", "told"),
+    [
+        (Ready(GOT, mounts=["/only-host"]), "a mount is written as `host:container`"),
+        (Ready(GOT, env={"A=B": "1", "": "2"}), "env"),
+        (Ready(GOT, cdi=["nonsense"]), "`nonsense` is no name of a CDI device"),
+        (Ready(GOT, hooks=[Hook(hook_name="never", path="/x")]), "hookName: `never` is not one of"),
+    ],
+)
+def test_what_no_runtime_would_take_is_refused(tmp_path: Path, ready: Ready, told: str) -> None:
+    with pytest.raises(Refused, match=told.replace("(", r"\(")):
+        CdiFiles(tmp_path, DRIVER).content("u", [ready])
+
+
+@pytest.mark.parametrize("uid", ["../x", "a/b", "", ".", "-", "x" * 80, "a\n", "\udce4", "ä", "a b"])
+def test_uids_that_could_mean_something_else_become_digests(tmp_path: Path, uid: str) -> None:
+    name = safe_name(uid)
+    assert name.startswith("x-")
+    assert len(name) == 34
+    assert CdiFiles(tmp_path, DRIVER).path(uid).parent == tmp_path
+    assert safe_name(name) == name, "a name found on the disk leads back to the same file"
+    assert safe_name("0f2b8c1e-5a64-4be0-9a06-3f7a5a2d8c11") == "0f2b8c1e-5a64-4be0-9a06-3f7a5a2d8c11"
+
+
+Answer = Callable[[Claim], Any]
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (lambda claim: [], "`prepare` returned nothing for device `gpu-0` of request `gpu`"),
+        (lambda claim: None, "`prepare` returned nothing for device `gpu-0` of request `gpu`"),
+        (lambda claim: [Ready(claim.devices[0])] * 2, "`prepare` returned 2 answers for device `gpu-0`"),
+        (
+            lambda claim: [Ready(claim.devices[0]), Ready(GOT)],
+            "a device that is not among those of the claim",
+        ),
+        (lambda claim: ["gpu-0"], "`prepare` must return `Ready` values, not `str`"),
+        (lambda claim: [Ready(claim.devices[0], mounts=["/x"])], "a mount is written as"),
+    ],
+)
+def test_answers_that_make_no_sense_are_told_and_leave_no_file(answer: Answer, told: str) -> None:
+    async def scene() -> None:
+        class Wrong(Gpu):
+            def prepare(self, claim: Claim) -> Any:
+                return answer(claim)
+
+        async with on_node() as node:
+            wrong = Wrong()
+            async with node.running(wrong) as line:
+                uid = await node.claim("c")
+                assert told in await line.refused(uid, "c")
+                assert node.cdi() == {}
+                await line.given_back(uid, "c")
+                assert wrong.calls == [("unprepare", "c")]
+
+    asyncio.run(scene())
+
+
+def test_a_driver_that_does_not_override_anything_prepares_devices_that_need_nothing() -> None:
+    async def scene() -> None:
+        class Plain(Driver):
+            name = DRIVER
+
+        async with on_node() as node, node.running(Plain()) as line:
+            uid = await node.claim("c")
+            assert [each[2:] for each in await line.ok(uid, "c")] == [("gpu-0", ())]
+
+    asyncio.run(scene())
