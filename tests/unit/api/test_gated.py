@@ -348,6 +348,10 @@ def test_whole_kinds_are_served_only_with_their_gate():
     classic = kind_named("cdi.k8s.io", "ResourceClaim")
     assert classic is not None
     assert closed_by(classic, off("DRAControlPlaneController")) == "DRAControlPlaneController"
+    rules = kind_named("resource.k8s.io", "DeviceTaintRule")
+    assert rules is not None
+    for gate in ("DRADeviceTaints", "DRADeviceTaintRules"):
+        assert closed_by(rules, off(gate)) == gate
 
 
 def test_dropped_fields_are_told_in_the_order_of_the_gates():

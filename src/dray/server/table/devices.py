@@ -284,3 +284,34 @@ PREPARATIONS: Final = (
     Column("Claim", _prepared_claim, about="Whose devices these are"),
     AGE,
 )
+
+
+def _selected_devices(rule: Any, _: Scene) -> str:
+    selector = at(rule, "spec.deviceSelector")
+    if selector is None:
+        return NONE
+    return "/".join(text(selector, part, "*") for part in ("driver", "pool", "device"))
+
+
+def _rule_taint(rule: Any, _: Scene) -> str:
+    value = text(rule, "spec.taint.value")
+    return f"{text(rule, 'spec.taint.key')}{f'={value}' if value else ''}:{text(rule, 'spec.taint.effect')}"
+
+
+def _evicting(rule: Any, _: Scene) -> str:
+    return text(condition(rule, "EvictionInProgress"), "status", "Unknown")
+
+
+RULES: Final = (
+    NAME,
+    Column("Devices", _selected_devices, about="Which devices it selects: driver, pool, device"),
+    Column("Taint", _rule_taint, about="What it puts on them"),
+    Column("Evicting", _evicting, about="Whether pods still have to go"),
+    AGE,
+    Column(
+        "Reach",
+        lambda rule, _: text(condition(rule, "EvictionInProgress"), "message", NONE),
+        wide=True,
+        about="Whom it reaches",
+    ),
+)

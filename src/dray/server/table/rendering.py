@@ -36,6 +36,7 @@ _COLUMNS: Mapping[tuple[str, str], Columns] = MappingProxyType(
         (_DEVICES, "ResourceSlice"): devices.SLICES,
         (_DEVICES, "DeviceClass"): devices.CLASSES,
         (_DEVICES, "ResourceClaimTemplate"): devices.TEMPLATES,
+        (_DEVICES, "DeviceTaintRule"): devices.RULES,
         (_CLASSIC, "ResourceClaim"): devices.CLASSIC_CLAIMS,
         (_CLASSIC, "ResourceClass"): devices.CLASSIC_CLASSES,
         ("dray.dev", "Preparation"): devices.PREPARATIONS,

@@ -197,3 +197,25 @@ def test_a_preparation_tells_who_has_what():
     spec = {"nodeName": "n", "claim": {"namespace": "ns", "name": "c", "uid": "u"}}
     shown = cells(thing("dray.dev/v1alpha1", "Preparation", metadata={"namespace": ""}, spec=spec))
     assert shown == {"Name": "a", "Node": "n", "Claim": "ns/c", "Age": "60m"}
+
+
+@pytest.mark.parametrize(
+    ("selector", "devices"),
+    [(None, "<none>"), ({}, "*/*/*"), ({"driver": "gpu.example.com", "device": "a"}, "gpu.example.com/*/a")],
+)
+def test_a_taint_rule_tells_what_it_taints_and_whom_it_reaches(selector, devices):
+    taint = {"key": "k", "value": "v", "effect": "NoExecute"}
+    spec = {"taint": taint} | ({} if selector is None else {"deviceSelector": selector})
+    said = {"type": "EvictionInProgress", "status": "True", "message": "1 pod to be evicted"}
+    rule = ("resource.k8s.io/v1", "DeviceTaintRule")
+    shown = cells(thing(*rule, metadata={"namespace": ""}, spec=spec, status={"conditions": [said]}))
+    assert shown == {
+        "Name": "a",
+        "Devices": devices,
+        "Taint": "k=v:NoExecute",
+        "Evicting": "True",
+        "Age": "60m",
+        "Reach": "1 pod to be evicted",
+    }
+    shown = cells(thing(*rule, metadata={"namespace": ""}, spec=spec))
+    assert (shown["Evicting"], shown["Reach"]) == ("Unknown", "<none>")
