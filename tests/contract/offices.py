@@ -19,6 +19,7 @@ from dray.client.events import EventRecorder
 from dray.client.failures import Unreachable
 from dray.client.places import kind_called
 from dray.client.transport import Request
+from dray.cluster.control import ServerOptions, serving
 from dray.cluster.inside import Inside
 from dray.node.answers import Ready, Refusal, Waiting
 from dray.node.claims import Claims, OfficeChoices
@@ -26,7 +27,7 @@ from dray.node.drivers import ClaimRef, Failure, Fault, PreparedDevice, PrepareO
 from dray.server.call import AUTHENTICATED, NODES
 from tests.contract.controlled import World, by_name, claim, pod
 from tests.contract.documents import node
-from tests.contract.servers import Reach, reaching
+from tests.contract.servers import Reach
 from tests.contract.unruly import Unruly
 
 NODE = "node-a"
@@ -239,9 +240,13 @@ def why(answer: Ready | Refusal | Waiting | None) -> tuple[str, str]:
 
 
 @asynccontextmanager
-async def site(directory: Path) -> AsyncIterator[Site]:
-    """A server with a node on it while the block lasts."""
-    async with reaching("inside", directory) as reach:
+async def site(directory: Path, *, ledger: bool = True) -> AsyncIterator[Site]:
+    """A server with a node on it while the block lasts; without a ledger it lets others make mistakes."""
+    async with serving(ServerOptions(directory / "server", "memory:", ledger=ledger)) as server:
+        reach = Reach("inside", server)
         here = Site(reach, directory)
-        await here.make(node(NODE))
-        yield here
+        try:
+            await here.make(node(NODE))
+            yield here
+        finally:
+            await reach.close()
