@@ -1,16 +1,20 @@
-"""A cluster of processes that share nothing but the API: server, scheduler, controller, classic drivers."""
+"""A cluster of processes that share nothing but the API: server, scheduler, controller, nodes, drivers."""
 
 from __future__ import annotations
 
+import asyncio
 import itertools
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from dray.node.runtime.process import ProcessRuntime
 from tests.contract.classic import classic_class
 from tests.e2e.kubectl import Kubectl
 from tests.e2e.patience import SOON, ended, until
@@ -44,6 +48,27 @@ class Process:
             return
         ended(self._process, how)
         self._process = None
+
+
+@dataclass(frozen=True)
+class Node:
+    """A node agent, and where its files are."""
+
+    name: str
+    root: Path
+    agent: Process
+
+
+def emptied(containers: Path) -> None:
+    """End what runs of an agent's containers: they outlive it."""
+
+    async def empty() -> None:
+        runtime = ProcessRuntime(containers)
+        for found in await runtime.running():
+            await runtime.remove(found.id)
+        await runtime.close()
+
+    asyncio.run(empty())
 
 
 class Cluster:
@@ -84,6 +109,31 @@ class Cluster:
         program = (sys.executable, "-m", "tests.e2e.classic_driver", "--kubeconfig", kubeconfig)
         arguments = (*program, "--driver", name, "--capacity", capacity, *options)
         return self._started(Process(arguments, self.folder / f"{name}.log", f"{name} is ready"))
+
+    def node(self, name: str, *options: str) -> Node:
+        """`dray node` in the name of the node, with its files in a folder whose path is short."""
+        root = Path(tempfile.mkdtemp(prefix="dray-"))
+        self._stack.callback(shutil.rmtree, root, ignore_errors=True)
+        self._stack.callback(emptied, root / "containers")
+        kubeconfig = str(self.credentials(f"system:node:{name}", "system:nodes"))
+        arguments = command("node", "--name", name, "--kubeconfig", kubeconfig, "--root", str(root))
+        more = ("--port", "0", "--cdi-dir", str(root / "cdi"), *options)
+        process = Process((*arguments, *more), self.folder / f"{name}.log", "the agent takes pods")
+        return Node(name, root, self._started(process))
+
+    def plain_driver(self, kubectl: Kubectl, node: Node, name: str, *options: str) -> Process:
+        """A driver that was not written with the kit, with a class of its devices."""
+        chosen = {"cel": {"expression": f'device.driver == "{name}"'}}
+        device_class = {"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": name}}
+        kubectl("apply", "-f", "-", given={**device_class, "spec": {"selectors": [chosen]}})
+        groups = (f"dray:driver:{name}", "dray:drivers", f"dray:on-node:{node.name}")
+        kubeconfig = str(self.credentials(name, *groups))
+        (node.root / "cdi").mkdir(mode=0o700, exist_ok=True)
+        places = ("--registry", node.root / "plugins_registry", "--plugins", node.root / "plugins")
+        program = (sys.executable, "-m", "tests.e2e.plain_driver", "--name", name, "--node", node.name)
+        arguments = (*program, *map(str, places), "--cdi-dir", str(node.root / "cdi"))
+        given = (*arguments, "--kubeconfig", kubeconfig, *options)
+        return self._started(Process(given, self.folder / f"{name}.log", f"{name} is ready"))
 
     def _started(self, process: Process) -> Process:
         self._stack.callback(process.stop)

@@ -28,7 +28,7 @@ from dray.node.adoption import taken_up
 from dray.node.answers import Ready, Refusal
 from dray.node.claims import ABANDON
 from dray.node.containers import LEAST_GRACE, Containers
-from dray.node.restarts import FAILED, OVER, PENDING, RUNNING, Running, Waiting
+from dray.node.restarts import FAILED, OVER, PENDING, RUNNING, Ended, Running, Waiting
 from dray.node.runtime.base import Found
 from dray.node.shop import Shop
 from dray.node.status import Health, Scene, Verdict, moment, remembered, seconds_of, status_of
@@ -64,6 +64,7 @@ class Life:
         self.hindrance: Waiting | None = None
         """Why no container can start, or why its claims are not given back."""
         self._failure: Verdict | None = None
+        self._warned = ("", 0)
 
     # --- what others tell ---
 
@@ -121,6 +122,7 @@ class Life:
             if todo.over:
                 return
             self._tell()
+            self._tell_of_crashes()
             self.containers.ask_to_stop(todo.stop, self._spec_grace)
             if todo.start and not await self._claims_are_ready():
                 await self._either(self._shop.claims.pause(self.uid))
@@ -272,6 +274,19 @@ class Life:
                 await self._either(backoff.wait())
 
     # --- telling ---
+
+    def _tell_of_crashes(self) -> None:
+        """Say once for each end that a container is not started again at once."""
+        for tale in self.containers.tales:
+            waits = isinstance(tale.state, Ended) and self._shop.pace.after(tale.crashes) > 0
+            if (
+                waits
+                and restarts.restarts_again(tale, self._policy)
+                and self._warned != (tale.name, tale.restarts)
+            ):
+                self._warned = (tale.name, tale.restarts)
+                note = f"Back-off restarting failed container {tale.name} in pod {self.key.name}"
+                self._say("BackOff", note, True)
 
     def _say(self, reason: str, note: str, warning: bool) -> None:
         self._shop.recorder.record(self.pod, reason, note, warning=warning)
