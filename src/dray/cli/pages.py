@@ -111,6 +111,8 @@ def metrics() -> str:
 def metric_tables() -> Mapping[str, Mapping[str, Measure]]:
     """The metrics by the service that tells them."""
     from dray.controllers import metrics as controllers
+    from dray.driver import asking
+    from dray.driver import metrics as driver
     from dray.node import measures as node
     from dray.scheduler import metrics as scheduler
     from dray.server import metrics as server
@@ -120,6 +122,7 @@ def metric_tables() -> Mapping[str, Mapping[str, Measure]]:
         "The scheduler": scheduler.MEASURES,
         "The controllers": controllers.MEASURES,
         "Node agents": node.MEASURES,
+        "Drivers": {**driver.MEASURES, **asking.MEASURES},
     }
 
 
