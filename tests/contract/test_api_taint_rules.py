@@ -52,7 +52,9 @@ async def test_the_status_is_written_apart_and_does_not_count_as_a_change() -> N
             f"{RULES}/r", {"spec": {"deviceSelector": {"pool": None}}, "status": None}, MERGE
         )
         assert (changed["metadata"]["generation"], changed["status"]) == (2, said["status"])
-        wrong = await api.ask("PATCH", f"{RULES}/r/status", {"status": {"conditions": [{}]}}, content=MERGE)
+        wrong = await api.ask(
+            "PATCH", f"{RULES}/r/status", {"status": {"conditions": [{}]}}, headers={"content-type": MERGE}
+        )
         assert wrong.code == 422
 
 
