@@ -59,7 +59,7 @@ mkdir -p "$work"
 start up dray up --nodes 0 --port 0 --data-dir "$work/data"
 until_says up "use it with"
 export KUBECONFIG="$work/data/admin.kubeconfig"
-start node dray node --name node-0 --root "$node" --cdi-dir "$node/cdi" --port 0
+start node dray node --name node-0 --root "$node" --cdi-dir "$node/cdi" --port 0 --stop-pods
 until_says node "drivers register in"
 if [ -f "$here/$name/rights.yaml" ]; then
     kubectl apply -f "$here/$name/rights.yaml" > "$work/rights.log"
