@@ -16,7 +16,6 @@ from dray.node.registry import Doorway
 from dray.node.runtime.base import Runtime
 from dray.telemetry.logs import Log, silent
 
-ROOT: Final = "dray-node"
 PORT: Final = 10250
 
 
@@ -96,4 +95,16 @@ def _fake(options: NodeOptions) -> Runtime:
     return FakeRuntime()
 
 
-_RUNTIMES: Mapping[str, Callable[[NodeOptions], Runtime]] = {"process": _process, "fake": _fake}
+def _oci(options: NodeOptions) -> Runtime:
+    from dray.node.runtime.oci import OciRuntime, find_runtime
+
+    if options.rootfs is None:
+        raise InputError("the `oci` runtime needs the files that containers see: give them with --rootfs")
+    return OciRuntime(options.root.resolve() / "containers", options.rootfs, find_runtime(options.program))
+
+
+_RUNTIMES: Mapping[str, Callable[[NodeOptions], Runtime]] = {
+    "process": _process,
+    "oci": _oci,
+    "fake": _fake,
+}

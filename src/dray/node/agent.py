@@ -142,7 +142,9 @@ class Agent:
                 board = Board(self._client, facts, self._log)
                 recorder = EventRecorder(self._client, "dray-node", self.name)
                 drivers = self._drivers()
-                health = Health(drivers, self._client.habits.tempo)
+                # Drivers that are given stay: there is less to look after, on hundreds of simulated nodes.
+                poll = 5.0 if isinstance(drivers, Given) else 0.5
+                health = Health(drivers, self._client.habits.tempo, poll=poll)
                 async with asyncio.TaskGroup() as tasks:
                     for work in (board.run(), recorder.run(), drivers.run(), health.run()):
                         tasks.create_task(work)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from dray.cluster.rights import CONTROLLER, SCHEDULER, SYSTEM, UPKEEP, Rights, Want, wants
+from dray.cluster.rights import CONTROLLER, NODE, SCHEDULER, SYSTEM, UPKEEP, Rights, Want, wants
 from dray.server.auth.defaults import ROLES, rule_of
 from dray.server.auth.rules import Asked, PolicyRule, read_rules
 from tests.outside import ROOT
@@ -38,6 +38,18 @@ def test_the_manifests_grant_exactly_what_is_needed(service: str) -> None:
     assert _pieces(read_rules(granted["ClusterRole"]["rules"])) == set(wants(rights.rules))
     assert granted["Role"]["metadata"]["namespace"] == SYSTEM
     assert _pieces(read_rules(granted["Role"]["rules"]), SYSTEM) == set(wants(rights.election, SYSTEM))
+
+
+def test_the_manifest_of_nodes_grants_exactly_what_is_needed() -> None:
+    granted = _manifests("node")
+    assert _pieces(read_rules(granted["ClusterRole"]["rules"])) == set(wants(NODE.rules))
+    ((namespace, rules),) = NODE.inside
+    assert granted["Role"]["metadata"]["namespace"] == namespace
+    assert _pieces(read_rules(granted["Role"]["rules"]), namespace) == set(wants(rules, namespace))
+    account = {"kind": "ServiceAccount", "name": "dray-node", "namespace": SYSTEM}
+    for binding, role in (("ClusterRoleBinding", "ClusterRole"), ("RoleBinding", "Role")):
+        assert granted[binding]["subjects"] == [account]
+        assert granted[binding]["roleRef"]["kind"] == role
 
 
 @pytest.mark.parametrize("service", SERVICES)
