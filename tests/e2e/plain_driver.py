@@ -100,10 +100,10 @@ class PlainDriver:
         """Answer there no longer, and say nothing about it."""
         await self._servers.pop(0).stop(None)
 
-    async def stop(self) -> None:
-        """End, and take the sockets away."""
+    async def stop(self, grace: float | None = None) -> None:
+        """End, after calls that are under way if there is a grace time, and take the sockets away."""
         for server in reversed(self._servers):
-            await server.stop(None)
+            await server.stop(grace)
         self._servers.clear()
         for path in (self.ways.registration(), self.ways.socket()):
             path.unlink(missing_ok=True)

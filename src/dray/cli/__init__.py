@@ -7,11 +7,16 @@ only imported when it runs, so that asking for the version costs nothing.
 
 from __future__ import annotations
 
+import os
 import sys
+
+QUIET = "GRPC_VERBOSITY"
+"""gRPC tells standard error about each driver that ends; it reads this when it is imported."""
 
 
 def main() -> None:
     """Run the command line and end the process with its exit code."""
+    os.environ.setdefault(QUIET, "ERROR")
     from dray.cli.door import run
 
     sys.exit(run(sys.argv[1:]))

@@ -290,6 +290,9 @@ class Registry:
         said = await self._call(stub, "GetInfo", REGISTRATION.message("InfoRequest")())
         if isinstance(said, str):
             return said
+        if _file(entrance.path) != entrance.file:
+            # Whoever answered sits at another socket; that one gets an entrance of its own.
+            return "its socket was replaced"
         offer = offers.judged(said, entrance.path, self._doorway.endpoints)
         if isinstance(offer, Refused):
             await self._tell(stub, offer.text)
@@ -372,6 +375,14 @@ class Registry:
             if entrance.instance is not None:
                 await entrance.instance.channel.close()
         self._entrances.clear()
+
+
+def _file(path: Path) -> _File | None:
+    try:
+        seen = path.lstat()
+    except OSError:
+        return None
+    return _File(seen.st_dev, seen.st_ino, seen.st_mtime_ns)
 
 
 def _standing(instance: _Instance) -> tuple[bool, int]:

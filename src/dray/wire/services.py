@@ -10,7 +10,6 @@ Rules for this file: what a message means is said in its `.proto` file; nothing 
 
 from __future__ import annotations
 
-import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from importlib import resources
@@ -22,9 +21,6 @@ import grpc.aio
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 from dray.errors import DrayError
-
-# gRPC writes to standard error what is no business of who reads there, for example that a driver has ended.
-os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
 
 Message = Any
 """A protobuf message; its class has the fields of its `.proto` file."""
