@@ -291,6 +291,25 @@ def test_when_the_newest_instance_cannot_be_reached_an_older_one_answers() -> No
     asyncio.run(run())
 
 
+def test_who_takes_the_place_of_a_dead_socket_registers_once() -> None:
+    """An attempt that was for the old file must not register whoever sits at the new one."""
+
+    async def run() -> None:
+        async with place() as here:
+            driver = PlainDriver(here.ways())
+            with socket.socket(socket.AF_UNIX) as dead:
+                dead.bind(str(driver.ways.registration()))
+            await here.until(lambda: any("nobody listens" in line for line in here.lines))
+            await here.started(driver)
+            await until(lambda: any("its socket was replaced" in line for line in here.lines))
+            assert (driver.statuses, here.came) == ([], [])
+            await here.registered()
+            here.pass_time(1)
+            assert (driver.statuses, here.came) == ([(True, "")], [NAME])
+
+    asyncio.run(run())
+
+
 def test_withdrawing_is_tried_again_and_stops_when_the_driver_is_back() -> None:
     attempts: list[str] = []
 
