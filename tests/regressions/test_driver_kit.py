@@ -14,6 +14,7 @@ from dray.driver import Got, Kit, KitChoices, device
 from dray.driver.serve import sockets_of
 from dray.errors import InputError
 from dray.wire.sockets import LONGEST
+from tests.contract.api import path
 from tests.unit.driver.onnode import DRIVER, NODE, Gpu, on_node
 from tests.unit.driver.served import until
 
@@ -172,6 +173,20 @@ def test_h07_pods_that_joined_after_prepare_count_as_those_that_left() -> None:
             await node.reserve("c", "second", "third")
             await line.given_back(uid, "c")
             assert "this call comes too late" in await line.refused(uid, "c")
+
+    asyncio.run(scene())
+
+
+def test_h07_a_group_that_has_a_claim_reserved_sends_one_pod_after_the_other() -> None:
+    async def scene() -> None:
+        async with on_node() as node, node.running() as line:
+            uid = await node.claim("c")
+            group = {"apiGroup": "scheduling.k8s.io", "resource": "podgroups", "name": "g", "uid": "u-1"}
+            where = path("resourceclaims", "c", sub="status")
+            await node.served.api.patch(where, {"status": {"reservedFor": [group]}})
+            for _ in range(2):
+                await line.ok(uid, "c")
+                await line.given_back(uid, "c")
 
     asyncio.run(scene())
 

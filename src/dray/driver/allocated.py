@@ -70,6 +70,7 @@ def classic_claim_of(stored: StoredClassic, driver: str, schemas: Parameters) ->
         uid=stored.metadata.uid,
         attributes=stored.status.attributes,
         parameters=parameters,
+        written=raw,
     )
 
 
@@ -111,7 +112,8 @@ def _settings(
 
 def _setting(each: DeviceAllocationConfiguration, schemas: Parameters, place: str) -> Setting:
     assert each.opaque is not None
-    return Setting(_SOURCES[each.source], decode(schemas, bytes(each.opaque.parameters) or b"null", place))
+    written = bytes(each.opaque.parameters) or b"null"
+    return Setting(_SOURCES[each.source], decode(schemas, written, place), written)
 
 
 def _got(result: DeviceRequestAllocationResult, settings: tuple[tuple[tuple[str, ...], Setting], ...]) -> Got:

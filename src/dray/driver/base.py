@@ -34,6 +34,8 @@ class Setting:
     source: str
     """`class` or `claim`."""
     parameters: Any
+    written: bytes = field(default=b"", repr=False, compare=False)
+    """The same as it was written, in JSON."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +96,8 @@ class ClassicClaim:
     """`status.attributes`: what the controller wants the node to know."""
     parameters: Any = None
     """`spec.parameters`, decoded by the driver's schema when it has one."""
+    written: bytes = field(default=b"", repr=False, compare=False)
+    """The same as they were written, in JSON."""
 
     def __str__(self) -> str:
         return f"{self.namespace}/{self.name}"
@@ -169,7 +173,7 @@ class Driver:
         return [Ready(got) for got in claim.devices]
 
     def unprepare(self, claim: Any) -> Awaitable[None] | None:
-        """Take the devices of a claim back. It may be gone: this is what is known of it here."""
+        """Take the devices of a claim back: the claim as it was prepared, though it may be gone by now."""
         return None
 
     def changed(self) -> None:

@@ -1,17 +1,21 @@
 """What a driver writes down about the claims it prepared, so that it can be read after any crash.
 
-Rules for this file: shapes, and the way between them and what authors see. Decoded parameters are not kept:
-whoever takes a device back knows which one it was, and an author who needs more keeps it with the device.
+Rules for this file: shapes, and the way between them and what authors see. Parameters are kept as they were
+written and decoded anew: the schema may be another after an update, and what it does not accept any more is
+left out rather than in the way of giving a device back.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import suppress
 from enum import StrEnum
 from typing import Any
 
 import msgspec
 
-from dray.driver.base import Claim, ClassicClaim, Consumer, Got
+from dray.driver.base import Claim, ClassicClaim, Consumer, Got, Parameters, Setting
+from dray.driver.parameters import BadParameters, decode
 from dray.values.quantity import Quantity
 
 
@@ -29,8 +33,15 @@ class _Kept(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, renam
     """Base of what is kept; members that a later program wrote are passed over."""
 
 
+class KeptSetting(_Kept, frozen=True):
+    """A piece of configuration."""
+
+    source: str = ""
+    written: str = ""
+
+
 class KeptDevice(_Kept, frozen=True):
-    """A device of a claim, and what the agent was told about it."""
+    """A device of a claim."""
 
     request: str = ""
     subrequest: str = ""
@@ -39,6 +50,7 @@ class KeptDevice(_Kept, frozen=True):
     share_id: str = ""
     consumed: dict[str, str] = {}
     admin: bool = False
+    config: tuple[KeptSetting, ...] = ()
 
 
 class Answer(_Kept, frozen=True):
@@ -61,6 +73,7 @@ class Entry(_Kept, frozen=True):
     name: str = ""
     classic: bool = False
     attributes: dict[str, str] = {}
+    parameters: str = ""
     stage: Stage = Stage.PREPARING
     boot_id: str = ""
     devices: tuple[KeptDevice, ...] = ()
@@ -73,15 +86,17 @@ class Entry(_Kept, frozen=True):
         """The claim, for messages."""
         return f"{self.namespace}/{self.name}" if self.name else self.uid
 
-    def claim(self) -> Claim | ClassicClaim:
+    def claim(self, schemas: Parameters) -> Claim | ClassicClaim:
         """The claim as an author sees it."""
         if self.classic:
-            return ClassicClaim(self.namespace, self.name, self.uid, self.attributes)
+            written = self.parameters.encode()
+            parameters = _decoded(schemas, written)
+            return ClassicClaim(self.namespace, self.name, self.uid, self.attributes, parameters, written)
         return Claim(
             self.namespace,
             self.name,
             self.uid,
-            tuple(_got(each) for each in self.devices),
+            tuple(_got(each, schemas) for each in self.devices),
             tuple(Consumer("", uid) for uid in self.consumers),
         )
 
@@ -106,6 +121,7 @@ def entry_of(claim: Claim | ClassicClaim, boot_id: str, consumers: tuple[str, ..
             name=claim.name,
             classic=True,
             attributes=dict(claim.attributes),
+            parameters=claim.written.decode(),
             boot_id=boot_id,
             consumers=consumers,
         )
@@ -128,10 +144,11 @@ def _kept(got: Got) -> KeptDevice:
         share_id=got.share_id,
         consumed={name: str(amount) for name, amount in got.consumed.items()},
         admin=got.admin,
+        config=tuple(KeptSetting(source=each.source, written=each.written.decode()) for each in got.config),
     )
 
 
-def _got(kept: KeptDevice) -> Got:
+def _got(kept: KeptDevice, schemas: Parameters) -> Got:
     return Got(
         request=kept.request,
         subrequest=kept.subrequest,
@@ -140,4 +157,19 @@ def _got(kept: KeptDevice) -> Got:
         share_id=kept.share_id,
         consumed={name: Quantity.parse(text) for name, text in kept.consumed.items()},
         admin=kept.admin,
+        config=tuple(_settings(kept, schemas)),
     )
+
+
+def _settings(kept: KeptDevice, schemas: Parameters) -> Iterator[Setting]:
+    for each in kept.config:
+        written = each.written.encode()
+        parameters = _decoded(schemas, written)
+        if parameters is not None:
+            yield Setting(each.source, parameters, written)
+
+
+def _decoded(schemas: Parameters, written: bytes) -> Any:
+    with suppress(BadParameters):
+        return decode(schemas, written) if written else None
+    return None

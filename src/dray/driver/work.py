@@ -62,6 +62,15 @@ class Outcome:
     """There is no such claim."""
 
 
+class _Fresh(NamedTuple):
+    """A claim as the author sees it, and the uids of those it is reserved for."""
+
+    claim: Claim | ClassicClaim
+    consumers: tuple[str, ...]
+    by_pods: bool
+    """Whether all of them are pods. Groups stay while their pods come and go."""
+
+
 class NoClaim(Refused):
     """There is no such claim."""
 
@@ -178,7 +187,8 @@ class Work:
             self._log.error("set in order", driver=self._name, path=trouble.path, what=trouble.what)
 
     async def _disk(self, call: Callable[..., Any], *arguments: Any) -> Any:
-        return await self._author.in_thread(call, *arguments)
+        # Not in a thread of the author's: those may all be busy for long.
+        return await asyncio.to_thread(call, *arguments)
 
     # --- prepare ---
 
@@ -188,8 +198,8 @@ class Work:
             return entry.answers
         if entry is not None and entry.stage is Stage.UNPREPARING:
             await self._give_back(entry)
-        claim, consumers = await self._read(ref)
-        if await self._disk(self._book.late, ref.uid, consumers):
+        claim, consumers, by_pods = await self._read(ref)
+        if by_pods and await self._disk(self._book.late, ref.uid, consumers):
             raise Refused(
                 "it was given back, and nobody else has it reserved since: this call comes too late"
             )
@@ -203,8 +213,8 @@ class Work:
         self._tools.statuses.tell(whole)
         return whole.answers
 
-    async def _read(self, ref: Ref) -> tuple[Claim | ClassicClaim, tuple[str, ...]]:
-        """A claim as the author sees it, and the uids of those it is reserved for."""
+    async def _read(self, ref: Ref) -> _Fresh:
+        """A claim as it is now."""
         driver, lookup = self._author.driver, self._tools.lookup
         try:
             stored = await (lookup.claim(ref.namespace, ref.name) if ref.name else lookup.classic(ref.uid))
@@ -216,8 +226,11 @@ class Work:
             raise Refused(f"it has the uid {stored.metadata.uid}, not {ref.uid}: another claim of that name")
         consumers = tuple(each.uid for each in stored.status.reserved_for)
         if isinstance(stored, ResourceClaim):
-            return claim_of(stored, self._name, self._tools.node, driver.parameters), consumers
-        return classic_claim_of(stored, self._name, driver.parameters), consumers
+            by_pods = all(each.resource == "pods" for each in stored.status.reserved_for)
+            claim = claim_of(stored, self._name, self._tools.node, driver.parameters)
+            return _Fresh(claim, consumers, by_pods)
+        by_pods = all(each.kind == "Pod" for each in stored.status.reserved_for)
+        return _Fresh(classic_claim_of(stored, self._name, driver.parameters), consumers, by_pods)
 
     # --- give back ---
 
@@ -230,7 +243,7 @@ class Work:
     async def _known_again(self, entry: Entry, ref: Ref) -> Entry:
         """An entry whose content was lost, with what the API still tells about the claim."""
         with suppress(DrayError):
-            claim, consumers = await self._read(ref)
+            claim, consumers, _ = await self._read(ref)
             return entry_of(claim, entry.boot_id, consumers)
         return msgspec.structs.replace(entry, namespace=ref.namespace, name=ref.name)
 
@@ -238,7 +251,7 @@ class Work:
         going: Entry = await self._disk(self._book.giving, entry)
         asking = asyncio.create_task(self._consumers(entry))
         try:
-            await self._author.unprepare(going.claim())
+            await self._author.unprepare(going.claim(self._author.driver.parameters))
             consumers = await asking
         finally:
             asking.cancel()

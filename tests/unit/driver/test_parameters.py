@@ -167,3 +167,31 @@ def test_a_claim_with_wrong_parameters_is_refused_with_the_field() -> None:
                 assert gpu.calls == []
 
     asyncio.run(scene())
+
+
+def test_whoever_gives_back_gets_the_claim_as_it_was_prepared_also_after_a_restart() -> None:
+    async def scene() -> None:
+        class Choosy(Gpu):
+            parameters = Settings
+
+        async with on_node() as node:
+            first, second = Choosy(), Choosy()
+            async with node.running(first) as line:
+                result = {"request": "gpu", "driver": DRIVER, "pool": NODE, "device": "gpu-0"}
+                opaque = {"driver": DRIVER, "parameters": {"mode": "fast"}}
+                config = [{"source": "FromClaim", "opaque": opaque}]
+                uids = [
+                    await node.allocated(name, [result | {"device": f"gpu-{number}"}], config=config)
+                    for number, name in enumerate(("a", "b"))
+                ]
+                await line.ok(uids[0], "a")
+                await line.ok(uids[1], "b")
+            async with node.running(second) as line:
+                await line.given_back(uids[0], "a")
+                Choosy.parameters = Other  # the schema is another after an update
+                await line.given_back(uids[1], "b")
+            assert second.asked[0][1].devices == first.asked[0][1].devices
+            assert second.asked[0][1].devices[0].parameters == Settings(mode="fast")
+            assert second.asked[1][1].devices[0].config == ()
+
+    asyncio.run(scene())
