@@ -4,8 +4,6 @@ Theory of operation: everything about a container is in one directory named afte
 remembered. A keeper lives when the process that `state` names started when `state` says, in this boot; its
 end is awaited on the process itself, whoever started it. When it has ended without an `exit`, a second keeper
 is sent to finish what the first could not.
-
-Rules for this file: nothing here forks (see `posix_spawn`): the agent has threads and gRPC channels.
 """
 
 from __future__ import annotations
@@ -17,7 +15,6 @@ import os
 import re
 import shutil
 import signal
-import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -25,18 +22,14 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-import dray
 from dray.clock import Clock, SystemClock
 from dray.node.runtime.base import UNKNOWN, ContainerId, Exit, Found, Launch, NotStarted, Started
+from dray.node.runtime.cradle import Cradle
 from dray.node.runtime.keeper import files, processes
 from dray.node.runtime.keeper.program import END
 
 LOG_LIMIT: Final = 10 * 1024 * 1024
 LOG_KEEP: Final = 2
-_PROGRAM: Final = (
-    "import sys;sys.path.append(sys.argv[1]);"
-    "from dray.node.runtime.keeper.program import main;sys.exit(main(*sys.argv[2:]))"
-)
 _ABOUT: Final = "container.json"
 _DRAFT: Final = ".orders"
 _NAME: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
@@ -73,7 +66,9 @@ class Keepers:
         self._directory = directory
         self._clock = clock or SystemClock()
         self._starting: set[ContainerId] = set()
-        self._ours: set[int] = set()
+        self._cradle = Cradle()
+        self._boot = files.boot_id().split()
+        self._known: dict[ContainerId, tuple[About, Exit]] = {}
 
     def home(self, container: ContainerId) -> Path:
         """The directory of a container."""
@@ -89,8 +84,7 @@ class Keepers:
             (home / _ABOUT).write_bytes(msgspec.json.encode(about))
             _private(home / _DRAFT, marshal.dumps({**_NOTHING, **orders, "log": str(launch.log)}))
             os.replace(home / _DRAFT, home / files.ORDERS)
-            pid, ready = self._spawn(home, "keep")
-            said = await _read(ready)
+            said = await _read(self._cradle.ask("keep", home))
         except OSError as failed:
             shutil.rmtree(home, ignore_errors=True)
             return NotStarted("CreateContainerError", f"cannot start the keeper of `{launch.name}`: {failed}")
@@ -98,7 +92,6 @@ class Keepers:
             self._starting.discard(container)
         if said or self._exit(container) is not None:
             return Started(container)
-        await self._reaped(pid)
         last = (home / files.NOTES).read_text("utf-8", "replace").strip().rpartition("\n")[2]
         await self.remove(container)
         return NotStarted("CreateContainerError", f"the keeper of `{launch.name}` ended at once: {last}")
@@ -118,40 +111,12 @@ class Keepers:
             return NotStarted("CreateContainerError", f"cannot make a directory for the container: {failed}")
         return home
 
-    def _spawn(self, home: Path, task: str) -> tuple[int, int]:
-        """Start a keeper; its process, and where it says that the container runs."""
-        ready, told = os.pipe()
-        notes = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
-        root = str(Path(dray.__file__).parent.parent)
-        options = ("-I", "-S", "-X", "no_debug_ranges", "-c", _PROGRAM, root, str(home), task)
-        try:
-            pid = os.posix_spawn(
-                sys.executable,
-                (sys.executable, *options),
-                {},
-                file_actions=[
-                    (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDWR, 0),
-                    (os.POSIX_SPAWN_DUP2, 0, 1),
-                    (os.POSIX_SPAWN_OPEN, 2, str(home / files.NOTES), notes, 0o600),
-                    (os.POSIX_SPAWN_DUP2, told, 3),
-                ],
-                setsid=True,
-                setsigmask=(),
-            )
-        except OSError:
-            os.close(ready)
-            raise
-        finally:
-            os.close(told)
-        self._ours.add(pid)
-        return pid, ready
-
     async def wait(self, container: ContainerId) -> Exit:
         """How a container ended, as soon as it did."""
         while self.home(container).is_dir():
             line = self._line(container)
             if line is not None:
-                await self._reaped(line.pid, line.start)
+                await _ended(line)
             elif container in self._starting:
                 await asyncio.sleep(0.05)
             found = self._exit(container)
@@ -171,7 +136,7 @@ class Keepers:
                 _tell(line, signal.SIGCONT)
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(seconds):
-                        await self._reaped(line.pid, line.start)
+                        await _ended(line)
         await self._settle(container)
 
     async def running(self) -> tuple[Found, ...]:
@@ -182,24 +147,36 @@ class Keepers:
     async def remove(self, container: ContainerId) -> None:
         """End a container and take its directory away."""
         home = self.home(container)
+        self._known.pop(container, None)
         if home.is_dir():
             await self.stop(container, 0)
             await asyncio.to_thread(shutil.rmtree, home, ignore_errors=True)
 
+    def close(self) -> None:
+        """Let go of what this agent holds; keepers and their containers stay."""
+        self._cradle.close()
+
     async def _found(self, container: ContainerId) -> Found | None:
-        await self._settle(container)
-        home = self.home(container)
-        if not home.is_dir():
-            return None
+        if container not in self._known:
+            line = self._line(container)
+            if line is not None:
+                about = self._about(container)
+                return Found(container, about.pod_name, about.namespace, line.started_at)
+            ended = self._exit(container)
+            if ended is None:
+                await self._settle(container)
+                if not self.home(container).is_dir():
+                    return None
+                ended = await self.wait(container)
+            self._known[container] = self._about(container), ended
+        about, ended = self._known[container]
+        return Found(container, about.pod_name, about.namespace, ended.started_at, ended)
+
+    def _about(self, container: ContainerId) -> About:
         try:
-            about = msgspec.json.decode((home / _ABOUT).read_bytes(), type=About)
+            return msgspec.json.decode((self.home(container) / _ABOUT).read_bytes(), type=About)
         except (OSError, msgspec.DecodeError):
-            about = About()
-        line, ended = self._line(container), self._exit(container)
-        if line is None and ended is None:
-            ended = await self.wait(container)
-        started = ended.started_at if ended else line.started_at if line else self._clock.now()
-        return Found(container, about.pod_name, about.namespace, started, ended)
+            return About()
 
     async def _settle(self, container: ContainerId) -> None:
         """See to it that a container runs with its keeper or has an exit."""
@@ -213,9 +190,7 @@ class Keepers:
                 # The agent was killed before it had written them: there never was a container.
                 shutil.rmtree(home, ignore_errors=True)
                 return
-            pid, ready = self._spawn(home, "finish")
-            os.close(ready)
-            await self._reaped(pid)
+            await _read(self._cradle.ask("finish", home))
             if not (home / files.EXIT).exists():
                 # Somebody else is at it, or is only starting.
                 await asyncio.sleep(0.1)
@@ -227,14 +202,11 @@ class Keepers:
         try:
             pid, start = (int(word) for word in state["keeper"])
             started_at = _moment(state["started"])
-            same_boot = state["boot"] == files.boot_id().split()
+            same_boot = state["boot"] == self._boot
         except (KeyError, ValueError, IndexError):
             return None
         found = processes.find(pid) if same_boot else None
-        if found is None or found[2] != start:
-            self._reap(pid)
-            return None
-        return _Line(pid, start, started_at)
+        return _Line(pid, start, started_at) if found is not None and found[2] == start else None
 
     def _exit(self, container: ContainerId) -> Exit | None:
         path = self.home(container) / files.EXIT
@@ -248,19 +220,6 @@ class Keepers:
         except (KeyError, ValueError, IndexError):
             now = self._clock.now()
             return Exit(137, 0, UNKNOWN, now, now, f"`{path}` does not say how the container ended")
-
-    async def _reaped(self, pid: int, start: int | None = None) -> None:
-        """Wait for the end of a keeper."""
-        await _ended(pid, start)
-        self._reap(pid)
-
-    def _reap(self, pid: int) -> None:
-        # Only children of this agent: a pid from a file may by now be a process that somebody else waits for.
-        if pid in self._ours:
-            with contextlib.suppress(ChildProcessError):
-                if os.waitpid(pid, os.WNOHANG)[0] == 0:
-                    return
-            self._ours.discard(pid)
 
 
 _NOTHING: Final[dict[str, Any]] = {
@@ -317,15 +276,15 @@ def _tell(line: _Line, number: int) -> bool:
     return True
 
 
-async def _ended(pid: int, start: int | None) -> None:
-    """Wait until a process has ended."""
+async def _ended(line: _Line) -> None:
+    """Wait until a keeper has ended."""
     try:
-        descriptor = os.pidfd_open(pid)
+        descriptor = os.pidfd_open(line.pid)
     except OSError:
         return
     try:
-        found = processes.find(pid)
-        if found is not None and start in (None, found[2]):
+        found = processes.find(line.pid)
+        if found is not None and found[2] == line.start:
             await _readable(descriptor)
     finally:
         os.close(descriptor)

@@ -102,7 +102,8 @@ class OciRuntime:
         await self._keepers.remove(container)
 
     async def close(self) -> None:
-        """Nothing is held: keepers live on their own."""
+        """Let go of what this agent holds; containers go on."""
+        self._keepers.close()
 
     def _root_of(self, image: str) -> Path | None:
         own = self._rootfs / safe_name(image)

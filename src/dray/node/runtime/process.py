@@ -61,7 +61,8 @@ class ProcessRuntime:
         await self._keepers.remove(container)
 
     async def close(self) -> None:
-        """Nothing is held: keepers live on their own."""
+        """Let go of what this agent holds; containers go on."""
+        self._keepers.close()
 
 
 def _refused(launch: Launch) -> NotStarted | None:
