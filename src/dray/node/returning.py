@@ -1,4 +1,4 @@
-"""Giving claims back: for the pods that wait for it, and beside, for what no pod waits for.
+"""Giving claims back: for the pods that wait for it, and beside, whether a pod waits or not.
 
 Theory of operation: a claim without users goes through two doors. First all its drivers let go; the last pod
 that used it waits for that. Then the API is told, so that the devices can go to others; nobody waits for
@@ -56,7 +56,7 @@ class Returning:
         return self._desk.choices.node().metadata.annotations.get(ABANDON) == "true"
 
     async def run(self) -> None:
-        """Do what no pod waits for, until cancelled."""
+        """Give back whatever has no users, until cancelled; also what a pod once waited for."""
         backoff = Backoff(self._desk.choices.tempo, first=0.5, longest=20.0)
         while True:
             self._errands.clear()
@@ -69,7 +69,7 @@ class Returning:
     async def _do_errands(self) -> bool:
         """Everything there is to do now; whether nothing of it failed."""
         record, busy = self._desk.calling.record, self._desk.busy.claims
-        work = [held.uid for held in record.claims if not held.users and not held.leaving]
+        work = [held.uid for held in record.claims if not held.users]
         errands = (self._desk.turns.after(uid, partial(self._let_go, uid)) for uid in work if uid not in busy)
         return all(await asyncio.gather(*errands))
 
@@ -77,7 +77,7 @@ class Returning:
         desk = self._desk
         async with desk.busy.taking(lambda: frozenset({uid})):
             held = desk.calling.record.claim(uid)
-            if held is None or held.users or held.leaving:
+            if held is None or held.users:
                 return True
             if held.state is Stage.UNPREPARING:
                 await self.give_back((held,), abandon=False)
