@@ -159,3 +159,11 @@ def test_authors_are_warned_against_changing_a_policy_under_allocated_shares() -
     assert "Do not change the policy of a capacity" in text
     assert "while claims hold the device" in text
     assert "Not to be changed while the device is allocated" in " ".join((Capacity.__doc__ or "").split())
+
+
+@pytest.mark.req("K3063-133")
+def test_authors_are_told_to_do_little_in_prepare() -> None:
+    import dray.driver.base
+
+    text = " ".join((dray.driver.base.__doc__ or "").split())
+    assert "`prepare` should do little: what can fail belongs where devices are told or allocated" in text

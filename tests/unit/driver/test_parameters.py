@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import enum
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import msgspec
 import pytest
@@ -172,7 +172,7 @@ def test_a_claim_with_wrong_parameters_is_refused_with_the_field() -> None:
 def test_whoever_gives_back_gets_the_claim_as_it_was_prepared_also_after_a_restart() -> None:
     async def scene() -> None:
         class Choosy(Gpu):
-            parameters = Settings
+            parameters: ClassVar[Any] = Settings
 
         async with on_node() as node:
             first, second = Choosy(), Choosy()

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from dray.driver import DeviceState, Driver, device
+from dray.client.client import Client
+from dray.driver import DeviceState, Driver, Kit, Pool, Reach, device
 from dray.driver import metrics as m
 from dray.wire.services import HEALTH_V1, HEALTH_V1ALPHA1, HEALTH_V1BETA1, Service, Stub
 from tests.unit.driver.onnode import DRIVER, NODE, Gpu, Line, on_node
@@ -133,6 +135,26 @@ def test_devices_are_published_again_when_the_author_says_that_they_changed() ->
                 await asyncio.to_thread(gpu.changed)
                 await until(node.served.devices, lambda names: names == ["gpu-0", "gpu-1", "gpu-2"])
             gpu.changed()  # after the end nobody listens, and nothing happens
+
+    asyncio.run(scene())
+
+
+def test_without_a_node_a_driver_only_publishes_what_is_attached_by_network() -> None:
+    async def scene() -> None:
+        class Fabric(Gpu):
+            def devices(self) -> list[Any]:
+                return [Pool("fabric", [device("link-0")], nodes=Reach.ALL_NODES)]
+
+        async with on_node() as node:
+            kit = Kit(Fabric(), Client(node.served.way(node="")), replace(node.choices, node=""))
+            task = asyncio.create_task(kit.run())
+            async with asyncio.timeout(LIMIT):
+                await kit.ready.wait()
+            (page,) = await node.served.slices()
+            assert (page.spec.all_nodes, page.spec.pool.name) == (True, "fabric")
+            assert not node.choices.registry.exists()
+            task.cancel()
+            await asyncio.wait([task])
 
     asyncio.run(scene())
 
