@@ -11,7 +11,12 @@ import pytest
 from tests.outside import ROOT
 from tests.unit.docs.pages import play
 
-GUIDES = ["docs/guides/run-a-server.md", "docs/guides/up.md", "docs/guides/scheduler.md"]
+GUIDES = [
+    "docs/guides/run-a-server.md",
+    "docs/guides/up.md",
+    "docs/guides/scheduler.md",
+    "docs/guides/nodes.md",
+]
 
 
 @pytest.mark.parametrize("guide", GUIDES)

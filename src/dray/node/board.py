@@ -35,6 +35,7 @@ CERTIFICATE: Final = "dray.dev/serving-certificate"
 """The SHA-256 of the certificate that the agent shows; the server connects to nothing that shows another."""
 LEASES: Final = "kube-node-lease"
 REFRESH_SECONDS: Final = 300.0
+_LISTEN_SECONDS: Final = 5.0
 
 _ARCHITECTURES: Final = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm", "i686": "386"}
 _PRESSURES: Final = (
@@ -110,6 +111,16 @@ class Board:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(heartbeat.run())
             tasks.create_task(self._keep())
+            tasks.create_task(self._listen_to(heartbeat))
+
+    async def _listen_to(self, heartbeat: Heartbeat) -> None:
+        """Say how the node is after a silence: others may have said that it is lost."""
+        silent = False
+        while True:
+            await self._tempo.sleep(_LISTEN_SECONDS)
+            if silent and not heartbeat.failures:
+                self._changed.set()
+            silent = heartbeat.failures > 0
 
     async def register(self) -> None:
         """Make the node or adopt it, however long the server takes."""
