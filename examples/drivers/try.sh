@@ -11,7 +11,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 name=${1:?say which driver: cpu, env, first, fpga, gpu, nic; or stop}
 work=$PWD/dray-try
 node=$work/node
-parts="driver classic controller"
+parts="driver classic controller fabric"
 
 start() {  # start NAME COMMAND...: run a process of its own, and remember it
     what=$1
@@ -66,11 +66,16 @@ if [ -f "$here/$name/rights.yaml" ]; then
 fi
 export NODE_NAME=node-0 DRAY_PLUGINS="$node/plugins" DRAY_PLUGINS_REGISTRY="$node/plugins_registry"
 export DRAY_CDI_DIR="$node/cdi" GPU_ILL="$node/ill" FPGA_CARDS="$node/cards"
-for part in $parts; do
-    if [ -f "$here/$name/$part.py" ]; then
-        start "$part" python "$here/$name/$part.py"
-    fi
-done
+start driver python "$here/$name/driver.py"
+case $name in  # claims of the classic way are allocated by a controller of their driver
+fpga)
+    start controller python "$here/fpga/driver.py" controller --inventory --namespace fpga-system
+    ;;
+env)
+    start classic python "$here/env/classic.py"
+    start controller python "$here/env/classic.py" controller
+    ;;
+esac
 until_says driver "serving"
 echo "driver $name is there"
 echo "hint: export KUBECONFIG=$KUBECONFIG"

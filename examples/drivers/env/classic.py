@@ -1,16 +1,17 @@
 """The mock of KEP-3063 for classic claims: parameters of class and claim become environment variables.
 
-This is the part on the node. The class is for the controller, which hands on what it says in the attributes
-of the claim; the claim's own parameters the node reads from the claim.
+Two programs of one module: as `controller` it allocates, without ever running out, and hands on what the
+class says in the attributes of the claim; on the node it reads those, and the claim's own parameters.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from dray.driver import ClassicClaim, ClassicDriver, Ready, run
+from dray.driver.classic import Allocated, ClassicController, Held, Need
 from dray_examples.env.driver import PREFIXES, Variables
 
 NAME: Final = "classic-env.example.com"
@@ -18,11 +19,24 @@ FROM_CLASS: Final = "class"
 """The attribute with what the class says."""
 
 
+class Envs(ClassicController):
+    """Gives every claim what its class says, on whatever node."""
+
+    name = NAME
+    parameters = Variables
+    class_parameters = Variables
+
+    def allocate(self, need: Need, node: str | None, held: Sequence[Held]) -> Allocated:
+        variables = {} if need.class_parameters is None else need.class_parameters.env
+        return Allocated(node, {FROM_CLASS: json.dumps(variables)}, user_limit=-1)
+
+
 class ClassicEnv(ClassicDriver):
     """Turns parameters into variables."""
 
     name = NAME
     parameters = Variables
+    controller = Envs
 
     def prepare(self, claim: ClassicClaim) -> Iterator[Ready]:
         given = {

@@ -1,25 +1,28 @@
 """FPGA cards the classic way: the bitstream of a claim is loaded before a workload starts, and wiped after
 it.
 
-This is the part on the node. A card is a directory under `FPGA_CARDS`: `bitstream` is what is loaded,
-`memory` is what workloads write. Which cards the node has is told in a ConfigMap of its own, named after the
-node, for the controller to read. The node and the way to the server come from `NODE_NAME` and `KUBECONFIG`.
+Two programs of one module. On a node it loads and wipes cards: a card is a directory under `FPGA_CARDS`,
+`bitstream` is what is loaded, `memory` is what workloads write. Which cards the node has it tells in a config
+map of the node's name. As `controller` it gives cards to claims: it reads what nodes have, and what is given
+stands in the claims. A claim that is allocated at once gets a card anywhere; for one that waits for its pod
+the scheduler is told where there is none.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterator
+import sys
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
-from dray.client.changes import Apply
 from dray.client.connect import connected
-from dray.client.places import kind_called
 from dray.driver import ClassicClaim, ClassicDriver, Ready, run
+from dray.driver.classic import Allocated, ClassicController, Held, Need, Unavailable
+from dray.driver.inventory import tell
 
 NAME: Final = "fpga.example.com"
 NAMESPACE: Final = "fpga-system"
@@ -32,11 +35,43 @@ class Program(msgspec.Struct, frozen=True):
     bitstream: str
 
 
+class Fpgas(ClassicController):
+    """Gives one card to each claim."""
+
+    name = NAME
+    parameters = Program
+
+    def allocate(self, need: Need, node: str | None, held: Sequence[Held]) -> Allocated | Unavailable:
+        free = self._free(held)
+        for name in [node] if node else sorted(free):
+            for card in free.get(name, ()):
+                return Allocated(name, {"card": card})
+        return Unavailable(f"no card is free on {node or 'any node'}")
+
+    def unsuitable_nodes(self, need: Need, nodes: Sequence[str], held: Sequence[Held]) -> Collection[str]:
+        free = self._free(held)
+        return [name for name in nodes if not free.get(name)]
+
+    def _free(self, held: Sequence[Held]) -> Mapping[str, list[str]]:
+        """The cards that no claim has, by node."""
+        assert self.inventory is not None, "run the controller with --inventory"
+        taken = {(each.node, each.attributes.get("card")) for each in held}
+        return {
+            node: [
+                card
+                for card in self.inventory.on(node).get("cards", "").split(",")
+                if card and (node, card) not in taken
+            ]
+            for node in self.inventory.nodes()
+        }
+
+
 class Fpga(ClassicDriver):
     """Cards that are loaded and wiped."""
 
     name = NAME
     parameters = Program
+    controller = Fpgas
 
     def __init__(self, cards: Path | None = None) -> None:
         self._cards = cards or Path(os.environ.get("FPGA_CARDS", "fpga-cards")).absolute()
@@ -58,16 +93,10 @@ class Fpga(ClassicDriver):
 async def announce(node: str) -> None:
     """Tell the controller which cards this node has."""
     async with connected() as client:
-        document = {
-            "apiVersion": "v1",
-            "kind": "ConfigMap",
-            "metadata": {"name": node, "namespace": NAMESPACE},
-            "data": {"cards": ",".join(CARDS)},
-        }
-        change = Apply(document, NAME, force=True)
-        await client.patch(kind_called("ConfigMap"), node, change, NAMESPACE)
+        await tell(client, NAME, NAMESPACE, node, {"cards": ",".join(CARDS)})
 
 
 if __name__ == "__main__":
-    asyncio.run(announce(os.environ["NODE_NAME"]))
+    if len(sys.argv) == 1:  # on a node, which comes from NODE_NAME
+        asyncio.run(announce(os.environ["NODE_NAME"]))
     run(Fpga)

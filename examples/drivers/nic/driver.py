@@ -1,6 +1,6 @@
 """Network cards that many containers share by bandwidth, and a fabric that is reached from every node.
 
-Without `--node` the driver publishes the fabric, for the whole cluster, and prepares nothing; on nodes it
+With `--no-node` the driver publishes the fabric, for the whole cluster, and prepares nothing; on nodes it
 does the rest. Cards of a node are given out before those of the fabric, which has the lower priority.
 """
 
