@@ -76,6 +76,10 @@ class PlainDriver:
     """Methods that are never answered."""
     options: tuple[tuple[str, int], ...] = ()
     """Options of gRPC for its servers."""
+    unknown: dict[str, int] = field(default_factory=dict)
+    """How often a method does not know what it is asked for, before it does."""
+    loud: bool = False
+    """Whether calls are told on standard output."""
     _servers: list[Any] = field(default_factory=list)
 
     async def start(self) -> PlainDriver:
@@ -130,11 +134,20 @@ class PlainDriver:
         async def serve(request: Any, context: Any) -> Any:
             if name in self.hangs:
                 await asyncio.Event().wait()
+            if self.unknown.get(name, 0) > 0:
+                self.unknown[name] -= 1
+                self._tell(f"{name} NOT_FOUND")
+                await context.abort(grpc.StatusCode.NOT_FOUND, "never heard of it")
             if name in self.fails:
                 await context.abort(*self.fails[name])
+            self._tell(f"{name} OK")
             return await answer(service, request, answered)
 
         return grpc.unary_unary_rpc_method_handler(serve, **codec)
+
+    def _tell(self, text: str) -> None:
+        if self.loud:
+            print(text, flush=True)
 
     async def _GetInfo(self, _service: str, _request: Any, answered: Any) -> Any:  # noqa: N802
         endpoint = str(self.ways.socket()) if self.ways.endpoint is None else self.ways.endpoint
@@ -301,7 +314,10 @@ async def _run(options: argparse.Namespace) -> None:
     ended = asyncio.Event()
     for each in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(each, ended.set)
-    driver = await PlainDriver(ways, look_up).start()
+    driver = PlainDriver(ways, look_up, loud=True)
+    for method in ("NodePrepareResource", "NodeUnprepareResource"):
+        driver.unknown[method] = options.unknown
+    await driver.start()
     print(f"{options.name} is ready", flush=True)
     await ended.wait()
     await driver.stop()
@@ -318,6 +334,7 @@ def main() -> None:
     parser.add_argument("--devices", type=int, default=2)
     parser.add_argument("--classic", action="store_true")
     parser.add_argument("--instance", default="")
+    parser.add_argument("--unknown", type=int, default=0, help="answer NOT_FOUND so often (classic)")
     asyncio.run(_run(parser.parse_args()))
 
 
