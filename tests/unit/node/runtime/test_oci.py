@@ -59,13 +59,13 @@ def test_everything_a_device_brings_is_in_the_container(machine: Machine, runtim
     hook.chmod(0o755)
     edits = Edits(
         env=("GPU=gpu-0",),
-        mounts=(Mount(host_path=str(machine.root / "library"), container_path="/opt/gpu/library"),),
+        mounts=(Mount(host_path=str(machine.root / "library"), container_path="/usr/gpu/library"),),
         device_nodes=(DeviceNode(path="/dev/gpu0", host_path="/dev/zero", permissions="rw"),),
         hooks=(Hook(hook_name="createRuntime", path=str(hook)),),
         additional_gids=(44,),
     )
     script = (
-        "echo $GPU; cat /opt/gpu/library; head -c 5 /dev/gpu0 | wc -c; ls -l /dev/gpu0 | head -c 1; echo; id"
+        "echo $GPU; cat /usr/gpu/library; head -c 5 /dev/gpu0 | wc -c; ls -l /dev/gpu0 | head -c 1; echo; id"
     )
     lines = said(machine, runtime, script, edits)
     assert lines == ["gpu-0", "of the vendor", "5", "c", "uid=0 gid=0 groups=44"]
@@ -109,7 +109,7 @@ def test_where_there_are_no_overlays_the_files_are_read_only(
     machine: Machine, runtime: OciRuntime, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(oci, "_can_overlay", lambda _: False)
-    script = "touch /mine 2>/dev/null || echo refused; touch /tmp/mine && echo but here"
+    script = "touch /mine 2>/dev/null || echo refused; touch /run/mine && echo but here"
     assert said(machine, runtime, script) == ["refused", "but here"]
 
 

@@ -112,7 +112,7 @@ def test_hooks_do_not_get_the_agents_variables(machine: Machine, monkeypatch: py
 def test_what_a_process_cannot_be_given_is_told_in_one_sentence(machine: Machine):
     edits = Edits(
         mounts=(
-            Mount(host_path="/opt/lib", container_path="/usr/lib/gpu"),
+            Mount(host_path="/srv/lib", container_path="/usr/lib/gpu"),
             Mount(host_path="/etc/hosts", container_path="/etc/hosts"),
         ),
         device_nodes=(
@@ -129,7 +129,7 @@ def test_what_a_process_cannot_be_given_is_told_in_one_sentence(machine: Machine
         return answer
 
     assert run(scene()).notes == (
-        "the process runtime cannot apply mount of `/opt/lib` at `/usr/lib/gpu`, "
+        "the process runtime cannot apply mount of `/srv/lib` at `/usr/lib/gpu`, "
         "device `/dev/zero` at `/dev/gpu0`",
     )
 
