@@ -8,8 +8,8 @@ back is put into the record at once and made durable before anybody acts on it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
-from typing import Protocol
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, Protocol
 
 from dray.client.caller import TROUBLE
 from dray.node import plan
@@ -18,7 +18,10 @@ from dray.node.checkpoint import Checkpoint
 from dray.node.drivers import NO_ENTRY, DriverLine, Failure, Fault, PrepareOutcome
 from dray.node.plan import Call, Driver
 from dray.node.published import Published
-from dray.node.record import EMPTY, Record
+from dray.node.record import EMPTY, DeviceKey, Record
+
+LONGEST_LOOK: Final = 5.0
+"""Seconds in which the server may tell which devices are published; a failure is told without it as well."""
 
 
 class Lines(Protocol):
@@ -66,13 +69,12 @@ class Calling:
             return
         answers = await line.prepare(call.claims)
         self._crash("driver prepared")
-        outcomes: dict[str, PrepareOutcome] = {}
-        for uid in call.uids:
-            outcome = answers.get(uid, Failure(Fault.REFUSED, NO_ENTRY))
-            outcomes[uid] = await self._explained(call.driver.name, uid, outcome)
+        missing = Failure(Fault.REFUSED, NO_ENTRY)
+        outcomes = {uid: answers.get(uid, missing) for uid in call.uids}
         self.record = plan.prepared(self.record, call.driver.name, outcomes)
         # Not kept, it counts as asked for; that is safe, and it is kept with the next change.
         await self.keep("preparing answered")
+        await self._explain(call.driver.name, outcomes)
 
     async def unprepare(self, calls: Iterable[Call]) -> None:
         """Have claims given back by all their drivers at once; the answers are in the record then."""
@@ -89,25 +91,26 @@ class Calling:
         self.record = plan.unprepared(self.record, call.driver.name, outcomes)
         await self.keep("unpreparing answered")
 
-    async def _explained(self, driver: str, uid: str, outcome: PrepareOutcome) -> PrepareOutcome:
-        """A failure, with what we know about it: perhaps the driver does not have the device any more."""
-        if (
-            not isinstance(outcome, Failure)
-            or outcome.fault is Fault.NO_ANSWER
-            or GONE in outcome.text.lower()
-        ):
-            return outcome
-        held = self.record.claim(uid)
-        part = held.part(driver) if held is not None else None
-        if part is None:
-            return outcome
+    async def _explain(self, driver: str, outcomes: Mapping[str, PrepareOutcome]) -> None:
+        """Add to failures what we know about them: perhaps the driver does not have the device any more."""
+        for uid, outcome in outcomes.items():
+            held = self.record.claim(uid)
+            part = held.part(driver) if held is not None else None
+            if part is None or not isinstance(outcome, Failure) or outcome.fault is Fault.NO_ANSWER:
+                continue
+            if GONE in outcome.text.lower():
+                continue
+            gone = await self._vanished(driver, part.wanted)
+            if gone:
+                said = f"{GONE}: {driver} does not publish {gone} any more; it said: {outcome.text}"
+                more = {uid: Failure(outcome.fault, said)}
+                self.record = plan.prepared(self.record, driver, more)
+
+    async def _vanished(self, driver: str, wanted: Iterable[DeviceKey]) -> str:
+        """Devices that are not published any more, as far as the server says so soon."""
         try:
-            gone = await self._published.vanished(driver, part.wanted)
-        except TROUBLE:
-            return outcome
-        if not gone:
-            return outcome
-        names = ", ".join(f"{key.pool}/{key.device}" for key in gone)
-        return Failure(
-            outcome.fault, f"{GONE}: {driver} does not publish {names} any more; it said: {outcome.text}"
-        )
+            async with asyncio.timeout(LONGEST_LOOK):
+                gone = await self._published.vanished(driver, wanted)
+        except (*TROUBLE, TimeoutError):
+            return ""
+        return ", ".join(f"{key.pool}/{key.device}" for key in gone)

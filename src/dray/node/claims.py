@@ -144,10 +144,11 @@ class Claims:
         answer = await self._attempt(pod, user)
         seconds = self._choices.tempo.clock.monotonic() - began
         self._choices.metrics.operated(measures.PREPARING, seconds, failed=not isinstance(answer, Ready))
-        self._desk.telling.attempted(user, answer)
         if isinstance(answer, Ready):
             self._settled(user.uid)
             return answer
+        if user.uid not in self._leaving:
+            self._desk.telling.failed(user, answer)
         self._waits_for[user.uid] = answer.reason
         if isinstance(answer, Refusal):
             self._choices.metrics.count(measures.REFUSALS, answer.reason.value)
@@ -165,22 +166,24 @@ class Claims:
         return not inhand.missing(self.record, pod.metadata.uid, needed)
 
     async def _attempt(self, pod: Pod, user: User) -> Ready | Refusal | Waiting:
-        try:
-            found = {} if is_static(pod) else await find_claims(self._client, pod, self.record)
-            announcing = await self._desk.preparations.served()
-        except TROUBLE as trouble:
-            return Waiting(Reason.CLAIM_UNREAD, f"claims cannot be read: {trouble}")
-        wanted = admit(pod, found, self._choices.node())
-        if isinstance(wanted, Refusal):
-            return wanted
+        while True:
+            try:
+                found = {} if is_static(pod) else await find_claims(self._client, pod, self.record)
+                announcing = await self._desk.preparations.served()
+            except TROUBLE as trouble:
+                return Waiting(Reason.CLAIM_UNREAD, f"claims cannot be read: {trouble}")
+            wanted = admit(pod, found, self._choices.node())
+            if isinstance(wanted, Refusal):
+                return wanted
+            # Who had to wait looks again: much may have happened to the claims meanwhile.
+            if not await self._desk.busy.waited(partial(self._unprepared, wanted)):
+                break
         return await self._desk.turns.after(user.uid, partial(self._prepare, user, wanted, announcing))
 
     async def _prepare(
         self, user: User, wanted: tuple[Wanted, ...], announcing: bool
     ) -> Ready | Refusal | Waiting:
-        def needed() -> frozenset[str]:
-            return frozenset(each.uid for each in wanted if not self._is_prepared(each.uid))
-
+        needed = partial(self._unprepared, wanted)
         async with self._desk.busy.taking(needed, unless=lambda: user.uid in self._leaving) as taken:
             if not taken:
                 return Waiting(Reason.GIVEN_BACK_FIRST, "the pod is ending")
@@ -195,6 +198,10 @@ class Claims:
                 return failed
             await self._calling.prepare(calls)
         return readiness(self.record, wanted)
+
+    def _unprepared(self, wanted: tuple[Wanted, ...]) -> frozenset[str]:
+        """Claims on which something has to be done; the others may be used while others work on them."""
+        return frozenset(each.uid for each in wanted if not self._is_prepared(each.uid))
 
     def _is_prepared(self, uid: str) -> bool:
         held = self.record.claim(uid)

@@ -157,6 +157,9 @@ def begin(
                 if part.state is Stage.WANTED:
                     fresh.setdefault(driver, set()).add(held.uid)
                 part = replace(part, state=Stage.PREPARING)
+            elif part.error:
+                # What it said last is no news any more: it is not there.
+                part = replace(part, error="")
             parts.append(part)
         called = any(held.ref in claims for claims in asked.values())
         announced = held.announced or (announcing and called and not held.classic)

@@ -13,13 +13,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Final
 
 from dray.api.meta import ObjectMeta
 from dray.api.preparation import Preparation, PreparationSpec, PreparedClaim
 from dray.client.caller import TROUBLE
 from dray.client.client import Client
-from dray.client.failures import AlreadyExists, NotFound
+from dray.client.failures import AlreadyExists, Forbidden, NotFound
 from dray.client.places import Selection
 from dray.node.record import Held
 from dray.values.names import dns_subdomain
@@ -94,13 +95,21 @@ class Preparations:
 
     async def withdraw(self, held: Held) -> str:
         """Say that a claim was given back; what keeps us from it, or nothing."""
+        name = preparation_name(held.uid, self._node)
         try:
-            await self._client.delete(Preparation, preparation_name(held.uid, self._node))
+            await self._client.delete(Preparation, name)
         except NotFound:
             return ""
         except TROUBLE as trouble:
-            return f"claim {held}: {trouble}"
+            is_anothers = isinstance(trouble, Forbidden) and not await self._is_own(name)
+            return "" if is_anothers else f"claim {held}: {trouble}"
         return ""
+
+    async def _is_own(self, name: str) -> bool:
+        """Whether a preparation that we may not touch is ours all the same; when in doubt, it is."""
+        with suppress(*TROUBLE):
+            return any(each.metadata.name == name for each in await self.standing() or ())
+        return True
 
     async def standing(self) -> tuple[Preparation, ...] | None:
         """What the API says this node has; None when the server does not keep such things."""

@@ -10,7 +10,7 @@ import re
 from typing import Final
 
 from dray.client.events import EventRecorder, Subject, shortened
-from dray.node.answers import Ready, Refusal, Waiting
+from dray.node.answers import Refusal, Waiting
 from dray.node.record import Held, User
 
 NOT_PREPARED: Final = "FailedPrepareDynamicResources"
@@ -33,12 +33,9 @@ class Telling:
         self._recorder = recorder
         self._last: dict[str, tuple[str, str]] = {}
 
-    def attempted(self, user: User, answer: Ready | Refusal | Waiting) -> None:
-        """How preparing ended this time."""
-        if isinstance(answer, Ready):
-            self.forget(user.uid)
-        else:
-            self._tell(user, NOT_PREPARED, answer.message)
+    def failed(self, user: User, answer: Refusal | Waiting) -> None:
+        """Preparing did not succeed this time."""
+        self._tell(user, NOT_PREPARED, answer.message)
 
     def blocked(self, user: User, answer: Waiting) -> None:
         """Giving back did not succeed this time."""

@@ -66,6 +66,14 @@ class Busy:
             self.claims -= wanted
             self._bell.ring()
 
+    async def waited(self, needed: Callable[[], frozenset[str]]) -> bool:
+        """Wait until nobody works on claims; False when nobody did."""
+        if not needed() & self.claims:
+            return False
+        while needed() & self.claims:
+            await self._bell.heard()
+        return True
+
     def look_again(self) -> None:
         """What those who wait need, or whether they still do, may have changed."""
         self._bell.ring()
