@@ -86,7 +86,9 @@ class Api:
             metadata=ObjectMeta(name=name, namespace=namespace, uid=name),
             status=ResourceClaimStatus(
                 allocation=AllocationResult(devices=DeviceAllocationResult(results=(result,))),
-                reserved_for=(ConsumerReference(name="p", uid=f"pod-{self._world.pods[name]}"),),
+                reserved_for=(
+                    ConsumerReference(resource="pods", name="p", uid=f"pod-{self._world.pods[name]}"),
+                ),
             ),
         )
 

@@ -217,7 +217,8 @@ def test_h08_what_was_prepared_for_a_claim_that_is_gone_is_given_back_at_the_sta
             await node.remove_claim("gone")
             gpu = Gpu()
             async with node.running(gpu) as line:
-                await until(lambda: _now(node.cdi()), lambda files: len(files) == 1)
+                entries = node.state / "prepared"
+                await until(lambda: _now(list(entries.iterdir())), lambda files: len(files) == 1)
                 assert gpu.calls == [("unprepare", "gone")]
                 assert list(node.cdi()) == [f"{DRIVER}_{there}.json"]
                 again = await node.claim("again", "gpu-0")

@@ -122,6 +122,11 @@ class Book:
         seen = self._read(self._entry_path(uid))
         return None if seen is None else seen.entry
 
+    def known(self, uid: str) -> tuple[Entry | None, bool]:
+        """What is known of a claim, and whether it is prepared."""
+        entry = self.entry(uid)
+        return entry, entry is not None and self.is_whole(entry)
+
     def is_whole(self, entry: Entry) -> bool:
         """Whether a claim is prepared, in this boot of the machine, and its CDI file is there and whole."""
         if entry.stage is not Stage.PREPARED or entry.boot_id != self._boot_id:
@@ -138,13 +143,21 @@ class Book:
 
     # --- prepare ---
 
-    def begin(self, entry: Entry) -> None:
-        """Write down that work on a claim begins; `Refused` when another claim holds one of its devices."""
+    def begin(self, entry: Entry, *, by_pods: bool = True) -> None:
+        """Write down that work on a claim begins; `Refused` when another claim holds one of its devices.
+
+        Also when it comes too late; whether that is so can be told of claims that are reserved by pods.
+        """
         self.passing(Places.BEFORE_WORK)
+        if by_pods and self.late(entry.uid, entry.consumers):
+            raise Refused(
+                "it was given back, and nobody else has it reserved since: this call comes too late"
+            )
         with self._alone():
             self._refuse_held(entry)
             self._write(entry)
-        remove(self._returned_path(entry.uid))
+        if self._returned_path(entry.uid).exists():
+            remove(self._returned_path(entry.uid))
         self.passing(Places.AFTER_CHECKPOINT)
 
     def finish(

@@ -15,6 +15,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final, NamedTuple
 from weakref import WeakValueDictionary
 
@@ -193,18 +194,14 @@ class Work:
     # --- prepare ---
 
     async def _prepare(self, ref: Ref) -> tuple[Answer, ...]:
-        entry: Entry | None = await self._disk(self._book.entry, ref.uid)
-        if entry is not None and await self._disk(self._book.is_whole, entry):
-            return entry.answers
+        entry, is_whole = await self._disk(self._book.known, ref.uid)
+        if entry is not None and is_whole:
+            return tuple(entry.answers)
         if entry is not None and entry.stage is Stage.UNPREPARING:
             await self._give_back(entry)
         claim, consumers, by_pods = await self._read(ref)
-        if by_pods and await self._disk(self._book.late, ref.uid, consumers):
-            raise Refused(
-                "it was given back, and nobody else has it reserved since: this call comes too late"
-            )
         begun = entry_of(claim, self._tools.boot_id, consumers)
-        await self._disk(self._book.begin, begun)
+        await self._disk(partial(self._book.begin, begun, by_pods=by_pods))
         ready = await self._author.prepare(claim)
         _check(claim, ready)
         now = timestamp(self._tools.clock.now())
