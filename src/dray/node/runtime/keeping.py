@@ -35,6 +35,7 @@ _DRAFT: Final = ".orders"
 _NAME: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
 _ENDS_IN: Final = processes.ENDS_IN + 5.0
 _FINISHES: Final = 20
+_PAUSE: Final = 0.1
 
 
 class About(msgspec.Struct, frozen=True):
@@ -92,7 +93,7 @@ class Keepers:
             self._starting.discard(container)
         if said or self._exit(container) is not None:
             return Started(container)
-        last = (home / files.NOTES).read_text("utf-8", "replace").strip().rpartition("\n")[2]
+        last = _last_line(home / files.NOTES)
         await self.remove(container)
         return NotStarted("CreateContainerError", f"the keeper of `{launch.name}` ended at once: {last}")
 
@@ -118,13 +119,17 @@ class Keepers:
             if line is not None:
                 await _ended(line)
             elif container in self._starting:
-                await asyncio.sleep(0.05)
+                await asyncio.sleep(_PAUSE / 10)
             found = self._exit(container)
             if found is not None:
                 return found
-            await self._settle(container)
+            if not await self._settle(container):
+                return self._unknown("nobody could write down how the container ended")
+        return self._unknown("there is no such container on this node")
+
+    def _unknown(self, why: str) -> Exit:
         now = self._clock.now()
-        return Exit(137, 0, UNKNOWN, now, now, "there is no such container on this node")
+        return Exit(137, 0, UNKNOWN, now, now, why)
 
     async def stop(self, container: ContainerId, grace_seconds: float) -> None:
         """End a container, by force after a time."""
@@ -142,7 +147,8 @@ class Keepers:
     async def running(self) -> tuple[Found, ...]:
         """All containers that are there."""
         found = [container for name in os.listdir(self._directory) if (container := _named(name))]
-        return tuple([each for container in sorted(found) if (each := await self._found(container))])
+        answers = await asyncio.gather(*map(self._found, sorted(found)))
+        return tuple(each for each in answers if each is not None)
 
     async def remove(self, container: ContainerId) -> None:
         """End a container and take its directory away."""
@@ -158,17 +164,16 @@ class Keepers:
 
     async def _found(self, container: ContainerId) -> Found | None:
         if container not in self._known:
-            line = self._line(container)
-            if line is not None:
-                about = self._about(container)
-                return Found(container, about.pod_name, about.namespace, line.started_at)
-            ended = self._exit(container)
-            if ended is None:
-                await self._settle(container)
-                if not self.home(container).is_dir():
-                    return None
-                ended = await self.wait(container)
-            self._known[container] = self._about(container), ended
+            settled = container in self._starting or await self._settle(container)
+            if not self.home(container).is_dir():
+                return None
+            line, ended = self._line(container), self._exit(container)
+            about = self._about(container)
+            if ended is None and settled:
+                # Without a line it is only starting, or ends just now.
+                started = line.started_at if line else self._clock.now()
+                return Found(container, about.pod_name, about.namespace, started)
+            self._known[container] = about, ended or self._unknown("nobody could write down how it ended")
         about, ended = self._known[container]
         return Found(container, about.pod_name, about.namespace, ended.started_at, ended)
 
@@ -178,24 +183,25 @@ class Keepers:
         except (OSError, msgspec.DecodeError):
             return About()
 
-    async def _settle(self, container: ContainerId) -> None:
-        """See to it that a container runs with its keeper or has an exit."""
+    async def _settle(self, container: ContainerId) -> bool:
+        """See to it that a container runs with its keeper or has an exit; False when that cannot be."""
         home = self.home(container)
         for _ in range(_FINISHES):
             if container in self._starting or self._line(container) or not home.is_dir():
-                return
+                return True
             if (home / files.EXIT).exists():
-                return
+                return True
             if not (home / files.ORDERS).exists():
                 # The agent was killed before it had written them: there never was a container.
                 shutil.rmtree(home, ignore_errors=True)
-                return
+                return True
             await _read(self._cradle.ask("finish", home))
             if not (home / files.EXIT).exists():
                 # Somebody else is at it, or is only starting.
-                await asyncio.sleep(0.1)
-        with contextlib.suppress(FileExistsError):
+                await asyncio.sleep(_PAUSE)
+        with contextlib.suppress(OSError):
             _private(home / files.EXIT, b"")
+        return (home / files.EXIT).exists()
 
     def _line(self, container: ContainerId) -> _Line | None:
         state, _ = files.read_words(str(self.home(container) / files.STATE))
@@ -218,8 +224,7 @@ class Keepers:
             started, finished = _moment(words["started"]), _moment(words["finished"])
             return Exit(code, number, words["reason"][0], started, finished, message)
         except (KeyError, ValueError, IndexError):
-            now = self._clock.now()
-            return Exit(137, 0, UNKNOWN, now, now, f"`{path}` does not say how the container ended")
+            return self._unknown(f"`{path}` does not say how the container ended")
 
 
 _NOTHING: Final[dict[str, Any]] = {
@@ -248,6 +253,13 @@ def _private(path: Path, content: bytes) -> None:
         file.write(content)
 
 
+def _last_line(path: Path) -> str:
+    try:
+        return path.read_text("utf-8", "replace").strip().rpartition("\n")[2]
+    except OSError as failed:
+        return str(failed)
+
+
 def _named(name: str) -> ContainerId | None:
     rest, _, attempt = name.rpartition("_")
     uid, _, container = rest.rpartition("_")
@@ -262,17 +274,22 @@ def _tell(line: _Line, number: int) -> bool:
     """Send a signal to a keeper, and to nobody who got its pid since; False when it is gone."""
     try:
         descriptor = os.pidfd_open(line.pid)
-    except OSError:
+    except ProcessLookupError:
         return False
+    except OSError:
+        descriptor = -1
     try:
-        found = processes.find(line.pid)
-        if found is None or found[2] != line.start:
+        if not _lives(line):
             return False
-        signal.pidfd_send_signal(descriptor, number)
+        if descriptor < 0:
+            os.kill(line.pid, number)
+        else:
+            signal.pidfd_send_signal(descriptor, number)
     except ProcessLookupError:
         return False
     finally:
-        os.close(descriptor)
+        if descriptor >= 0:
+            os.close(descriptor)
     return True
 
 
@@ -280,14 +297,23 @@ async def _ended(line: _Line) -> None:
     """Wait until a keeper has ended."""
     try:
         descriptor = os.pidfd_open(line.pid)
+    except ProcessLookupError:
+        return
     except OSError:
+        # A kernel that cannot tell; it has to be asked again and again.
+        while _lives(line):
+            await asyncio.sleep(_PAUSE)
         return
     try:
-        found = processes.find(line.pid)
-        if found is not None and found[2] == line.start:
+        if _lives(line):
             await _readable(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _lives(line: _Line) -> bool:
+    found = processes.find(line.pid)
+    return found is not None and found[2] == line.start
 
 
 async def _readable(descriptor: int) -> None:

@@ -108,6 +108,37 @@ def test_a_container_is_not_started_twice(machine: Machine):
     assert (machine.root / "count").read_text() == "once\n"
 
 
+def test_a_container_that_is_only_starting_is_there_already(machine: Machine):
+    async def scene() -> None:
+        runtime = machine.runtime()
+        launch = machine.shell("sleep 1000")
+        starting = asyncio.create_task(runtime.start(launch))
+        while not (found := await runtime.running()):
+            await asyncio.sleep(0)
+        assert [(each.id, each.exit) for each in found] == [(launch.id, None)]
+        assert begun(await starting) == launch.id
+        await runtime.stop(launch.id, 0)
+        assert (await runtime.wait(launch.id)).code == 137
+
+    run(scene())
+
+
+def test_a_start_that_was_given_up_can_be_cleared_away(machine: Machine):
+    async def scene() -> None:
+        runtime = machine.runtime()
+        launch = machine.shell("echo $$ > $0/pid; sleep 1000")
+        starting = asyncio.create_task(runtime.start(launch))
+        await asyncio.sleep(0)
+        starting.cancel()
+        await asyncio.gather(starting, return_exceptions=True)
+        await runtime.remove(launch.id)
+        assert await runtime.running() == ()
+        if (machine.root / "pid").exists() and (machine.root / "pid").read_text():
+            assert not alive(machine.number("pid"))
+
+    run(scene())
+
+
 def test_a_stop_asks_first(machine: Machine):
     async def scene() -> None:
         runtime = machine.runtime()

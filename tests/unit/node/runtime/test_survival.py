@@ -207,7 +207,7 @@ def test_a_pid_that_was_given_to_somebody_else_is_not_the_keeper(machine: Machin
         await runtime.wait(container)
         with subprocess.Popen(("sleep", "1000"), start_new_session=True) as innocent:
             boot = f"boot {files.boot_id()}"
-            lines = (boot, "started 5", f"keeper {innocent.pid} 1", "main 0 0")
+            lines = (boot, "started 5", f"keeper {innocent.pid} 1", f"main {innocent.pid} 1")
             home = machine.home(container)
             (home / files.EXIT).unlink()
             (home / files.STATE).write_text("\n".join(lines))

@@ -64,12 +64,18 @@ def below(roots: set[int], among: dict[int, tuple[int, int, int]]) -> set[int]:
 
 
 def belonging(main: int, start: int, mark: bytes) -> set[int]:
-    """What runs of a container: its session, what has its mark in the environment, and what these started."""
+    """What runs of a container: its session, what has its mark in the environment, and what these started.
+
+    A session is named after its first process. While that lives, its start tells whether it is the one; when
+    it is gone, the number may have been given to another session since, and the mark has to decide.
+    """
     among = everything()
+    leader = among.get(main)
+    by_session = leader[2] == start if leader else main > 0 and not mark
     found = {
         pid
         for pid, (_, session, began) in among.items()
-        if (main and main in (pid, session) and began >= start) or _carries(pid, mark)
+        if (by_session and main in (pid, session) and began >= start) or _carries(pid, mark)
     }
     return found | below(found, among)
 
