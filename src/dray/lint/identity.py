@@ -133,12 +133,18 @@ def _removed(document: Mapping[str, Any], name: str, version: str) -> Complaint:
             rewrite=_device_class(document) if name == "ResourceClass" else "",
         )
     if version == "v1alpha3" and name in _DRA_KINDS:
-        hint = "its fields are those of `v1beta1`: change `apiVersion` to that, then `dray convert --to v1`"
+        hint = _OF_ALPHA3.get(name, _LIKE_BETA)
     else:
         hint = "the claim has a new form: a list of requests, each with a device class"
     expected = f"`{_SERVED}`" if name in _DRA_KINDS else "a kind of `resource.k8s.io/v1`"
     message = f"`{api_version}` is an alpha version that Kubernetes no longer serves"
     return Complaint("removed-api", "apiVersion", message, expected=expected, hint=hint)
+
+
+_LIKE_BETA = "its fields are those of `v1beta1`: change `apiVersion` to that, then `dray convert --to v1`"
+_OF_ALPHA3: Mapping[str, str] = MappingProxyType(
+    {"DeviceTaintRule": "its fields are those of `v1`, but `deviceClassName` and `selectors` are gone"}
+)
 
 
 def _device_class(document: Mapping[str, Any]) -> str:
