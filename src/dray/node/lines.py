@@ -35,7 +35,7 @@ from dray.node.drivers import (
     UnprepareOutcome,
 )
 from dray.node.measures import Metrics
-from dray.wire.services import Message, Service, Stub
+from dray.wire.services import Message, Service, Stub, Unreadable
 
 T = TypeVar("T")
 
@@ -101,6 +101,8 @@ class Calls:
             if _is_cancelled():
                 raise
             return replies.failure(self.offer.name, code, CLOSED, self.habits.timeout)
+        except Unreadable as nonsense:
+            return replies.refused(self.offer.name, str(nonsense))
         except grpc.aio.UsageError:
             code = grpc.StatusCode.CANCELLED
             return replies.failure(self.offer.name, code, CLOSED, self.habits.timeout)
@@ -116,6 +118,8 @@ class Calls:
             )
             try:
                 async for reply in stream:
+                    if reply is None:
+                        return
                     yield replies.states(reply)
                 return
             except grpc.aio.AioRpcError as failed:

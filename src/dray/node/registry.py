@@ -34,7 +34,7 @@ from dray.node.offers import Refused
 from dray.node.replies import cause
 from dray.telemetry.logs import Log, silent
 from dray.wire import sockets
-from dray.wire.services import REGISTRATION, Stub
+from dray.wire.services import REGISTRATION, Stub, Unreadable
 
 READY: Final = grpc.ChannelConnectivity.READY
 FAILING: Final = grpc.ChannelConnectivity.TRANSIENT_FAILURE
@@ -345,6 +345,8 @@ class Registry:
             return await stub.call(method, request, timeout=self._doorway.patience)
         except grpc.aio.AioRpcError as failed:
             return f"{method}: {cause(failed.details() or '')} ({failed.code().name})"
+        except Unreadable as nonsense:
+            return str(nonsense)
 
     def _say(self, entrance: _Entrance, what: str, **fields: Any) -> None:
         """Log something about a socket, once until it changes."""

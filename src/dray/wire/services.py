@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from importlib import resources
 from types import MappingProxyType
 from typing import Any, Final
@@ -19,6 +20,7 @@ from typing import Any, Final
 import grpc
 import grpc.aio
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from google.protobuf.message import DecodeError
 
 from dray.errors import DrayError
 
@@ -120,6 +122,10 @@ class Declined(DrayError):  # noqa: N818 - what is the case
         self.code = code
 
 
+class Unreadable(DrayError):  # noqa: N818 - what is the case
+    """A reply that is no message of its kind."""
+
+
 Answering = Callable[[Message], Awaitable[Message]]
 Streaming = Callable[[Message], AsyncIterator[Message]]
 
@@ -133,19 +139,32 @@ class Stub:
             method.name: (channel.unary_stream if method.streams else channel.unary_unary)(
                 method.path,
                 request_serializer=method.request.SerializeToString,
-                response_deserializer=method.response.FromString,
+                response_deserializer=partial(_read, method.response),
             )
             for method in service.methods.values()
         }
 
     async def call(self, method: str, request: Message, *, timeout: float) -> Message:
-        """The answer; `grpc.aio.AioRpcError` when there is none."""
-        return await self._calls[method](request, timeout=timeout)
+        """The answer; `grpc.aio.AioRpcError` when there is none, `Unreadable` when it is nonsense."""
+        answer = await self._calls[method](request, timeout=timeout)
+        if answer is None:
+            raise Unreadable(
+                f"the reply to {method} is no {self.service.methods[method].response.DESCRIPTOR.name}"
+            )
+        return answer
 
     def stream(self, method: str, request: Message) -> AsyncIterator[Message]:
-        """The messages of an answer, for as long as they come."""
+        """The messages of an answer, for as long as they come; None for one that is nonsense."""
         messages: AsyncIterator[Message] = self._calls[method](request)
         return messages
+
+
+def _read(made: Any, content: bytes) -> Message | None:
+    """A message; None when it is none, as gRPC does too, but without a word about it to standard error."""
+    try:
+        return made.FromString(content)
+    except DecodeError:
+        return None
 
 
 def handler(service: Service, answers: Mapping[str, Answering | Streaming]) -> Any:

@@ -1,4 +1,4 @@
-"""R-14 in small: every scene once; in full `python -m tests.faults.plugins --full`."""
+"""R-14 and S-07 in small: every scene once, some lies; in full `python -m tests.faults.plugins --full`."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 from pathlib import Path
 
 from tests.faults.plugins.campaign import Tally, campaign
+from tests.faults.plugins.frames import frames
 
 SEED = 20260914
 
@@ -19,3 +20,9 @@ def test_small_slices_go_with_their_driver_and_not_before(tmp_path: Path) -> Non
     print(f"seed {SEED}: {tally}")
     assert tally.scenes.total() == 7
     assert tally.sound(), str(tally)
+
+
+def test_small_whatever_a_driver_replies_is_an_outcome() -> None:
+    seen = asyncio.run(frames(1000, SEED))
+    print(f"seed {SEED}: {seen}")
+    assert seen.sound(), str(seen)

@@ -134,6 +134,10 @@ async def _watch(_request: Any) -> AsyncIterator[Any]:
         yield reply
 
 
+async def _nonsense(_request: bytes, _context: Any) -> bytes:
+    return b"\xff\xff"
+
+
 class _Served:
     """A server at a socket, and a channel to it."""
 
@@ -145,6 +149,9 @@ class _Served:
             [
                 handler(services.DRA_V1, {"NodePrepareResources": _prepare}),
                 handler(services.HEALTH_V1, {"NodeWatchResources": _watch}),
+                grpc.method_handlers_generic_handler(
+                    "nonsense.Service", {"GetInfo": grpc.unary_unary_rpc_method_handler(_nonsense)}
+                ),
             ]
         )
         self._server.add_insecure_port(sockets.address(path))
@@ -203,6 +210,21 @@ def test_what_nobody_answers_is_unimplemented(service: Service, method: str) -> 
             assert failed.value.code() == grpc.StatusCode.UNIMPLEMENTED
 
     asyncio.run(run())
+
+
+def test_a_reply_that_is_nonsense_is_said_to_be_so(capfd: pytest.CaptureFixture[str]) -> None:
+    async def run() -> None:
+        async with _Served() as channel:
+            method = services.REGISTRATION.methods["GetInfo"]
+            made = services.Method(
+                "GetInfo", "/nonsense.Service/GetInfo", method.request, method.response, False
+            )
+            stub = Stub(channel, Service("nonsense.Service", {"GetInfo": made}))
+            with pytest.raises(services.Unreadable, match="the reply to GetInfo is no PluginInfo"):
+                await stub.call("GetInfo", method.request(), timeout=TIMEOUT)
+
+    asyncio.run(run())
+    assert capfd.readouterr().err == ""
 
 
 def test_other_users_of_the_same_names_are_not_in_the_way() -> None:
