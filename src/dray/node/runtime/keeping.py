@@ -133,6 +133,10 @@ class Keepers:
 
     async def stop(self, container: ContainerId, grace_seconds: float) -> None:
         """End a container, by force after a time."""
+        while container in self._starting and self._line(container) is None:
+            await asyncio.sleep(_PAUSE / 10)
+        # Its keeper may be on the way, asked for by a start that was given up or an agent that was killed.
+        await self._settle(container)
         for number, seconds in ((signal.SIGTERM, grace_seconds), (END, _ENDS_IN), (signal.SIGKILL, _ENDS_IN)):
             line = self._line(container)
             if line is None:
