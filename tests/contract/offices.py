@@ -18,6 +18,7 @@ from dray.client.client import Client
 from dray.client.events import EventRecorder
 from dray.client.failures import Unreachable
 from dray.client.places import kind_called
+from dray.client.tempo import Tempo
 from dray.client.transport import Request
 from dray.cluster.control import ServerOptions, serving
 from dray.cluster.inside import Inside
@@ -126,6 +127,7 @@ class Site(World):
         """The points that agents have come to."""
         self.log: list[str] = []
         self.transport = Unruly(Inside(reach.server.app, f"system:node:{NODE}", (NODES, AUTHENTICATED)))
+        self.tempo = Tempo()
         self.office: Claims
 
     def _node(self) -> Node:
@@ -146,6 +148,7 @@ class Site(World):
             self.checkpoint,
             self.registered,
             self.boot,
+            self.tempo,
             log=lambda what, **fields: self.log.append(f"{what} {fields}"),
             crash=self._crash,
         )

@@ -99,6 +99,11 @@ class Checkpoint:
             # Whoever stops waiting does not stop the write: others wait for it too.
             await asyncio.shield(self._writing)
 
+    async def close(self) -> None:
+        """Wait for a write that is under way; the file is nobody's then."""
+        if self._writing is not None:
+            await asyncio.wait((self._writing,))
+
     async def _write(self) -> None:
         number, record = self._asked, self._latest
         await asyncio.to_thread(FILE.write, self._path, record)

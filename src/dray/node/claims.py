@@ -297,3 +297,4 @@ class Claims:
     async def close(self) -> None:
         """Stop the calls that are under way; the next agent finds in the record what they were."""
         await self._desk.turns.close()
+        await self._checkpoint.close()
