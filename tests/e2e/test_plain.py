@@ -13,10 +13,14 @@ from typing import Any
 import grpc
 import pytest
 
-from tests.contract.classic import classic_claim
+from dray.client.connect import connected
+from tests.contract.classic import classic_claim, classic_class
 from tests.contract.documents import allocation, claim
+from tests.e2e.classic_driver import Controller
+from tests.e2e.classic_driver import Ways as Units
 from tests.e2e.kubectl import Kubectl
 from tests.e2e.patience import SOON, until
+from tests.e2e.plain_driver import PlainDriver, Ways
 from tests.e2e.plain_kubelet import Claim, Kubelet
 from tests.e2e.processes import Cluster, Node, Process, cluster
 from tests.e2e.server import clean_environment
@@ -123,6 +127,36 @@ def test_a_claim_that_a_driver_does_not_know_yet_is_asked_for_again(
         ]
     finally:
         driver.stop()
+
+
+@pytest.mark.req("K3063-155")
+def test_both_parts_of_a_driver_can_run_inside_a_test(place: Cluster, kubectl: Kubectl, node: Node) -> None:
+    """The agent calls into this process, and the test has what it was asked in its hands."""
+    name = "inside.example.com"
+    kubectl("apply", "-f", "-", given=classic_class(name, name))
+    kubeconfig = str(place.credentials(name, f"dray:driver:{name}", "classic-drivers"))
+    places = node.root / "plugins_registry", node.root / "inside", node.root / "cdi"
+    for folder in places[1:]:
+        folder.mkdir(mode=0o700, exist_ok=True)
+    ways = Ways(name, *places, type="ResourcePlugin", versions=())
+    document = wanted("inside")
+    document["spec"]["resourceClassName"] = name
+
+    async def run() -> None:
+        driver = await PlainDriver(ways).start()
+        async with connected(kubeconfig) as client:
+            controlling = asyncio.create_task(Controller(client, Units(name, {NODE: 1})).run())
+            await asyncio.to_thread(kubectl, "create", "-f", "-", given=[document, pod("inside")])
+            await asyncio.to_thread(kubectl, "wait", "--for=condition=Ready", "pod/inside", "--timeout=60s")
+            claim = await asyncio.to_thread(kubectl.get, "resourceclaims.cdi.k8s.io", "inside")
+            assert list(driver.prepared) == [claim["metadata"]["uid"]]
+            await asyncio.to_thread(kubectl, "delete", "pod", "inside", "--timeout=60s")
+            assert driver.prepared == {}
+            controlling.cancel()
+            await asyncio.gather(controlling, return_exceptions=True)
+        await driver.stop()
+
+    asyncio.run(run())
 
 
 @pytest.fixture
