@@ -110,13 +110,13 @@ class Cluster:
         arguments = (*program, "--driver", name, "--capacity", capacity, *options)
         return self._started(Process(arguments, self.folder / f"{name}.log", f"{name} is ready"))
 
-    def node(self, name: str, *options: str) -> Node:
+    def node(self, name: str, *options: str, kubeconfig: Path | None = None) -> Node:
         """`dray node` in the name of the node, with its files in a folder whose path is short."""
         root = Path(tempfile.mkdtemp(prefix="dray-"))
         self._stack.callback(shutil.rmtree, root, ignore_errors=True)
         self._stack.callback(emptied, root / "containers")
-        kubeconfig = str(self.credentials(f"system:node:{name}", "system:nodes"))
-        arguments = command("node", "--name", name, "--kubeconfig", kubeconfig, "--root", str(root))
+        file = str(kubeconfig or self.credentials(f"system:node:{name}", "system:nodes"))
+        arguments = command("node", "--name", name, "--kubeconfig", file, "--root", str(root))
         more = ("--port", "0", "--cdi-dir", str(root / "cdi"), *options)
         process = Process((*arguments, *more), self.folder / f"{name}.log", "the agent takes pods")
         return Node(name, root, self._started(process))

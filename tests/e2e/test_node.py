@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from tests.e2e.kubectl import Kubectl
 from tests.e2e.patience import until
 from tests.e2e.processes import Cluster, Node, cluster
 from tests.e2e.server import clean_environment, command
+from tests.outside import ROOT
 
 DRIVER = "plain.example.com"
 NODE = "worker"
@@ -228,6 +230,30 @@ def test_the_node_tells_what_it_is(kubectl: Kubectl, node: Node) -> None:
     text = node.agent.log.read_text()
     assert f"node {NODE} for https://" in text
     assert f"drivers register in {node.root}/plugins_registry" in text
+
+
+def test_an_agent_lives_with_the_rights_of_the_manifest(place: Cluster, kubectl: Kubectl) -> None:
+    apply = [kubectl.program, "apply", "-f", str(ROOT / "deploy" / "node.yaml")]  # in two namespaces
+    subprocess.run(apply, env=dict(kubectl.environment), check=True, capture_output=True, timeout=60)
+    token = kubectl("create", "token", "dray-node", "-n", "kube-system").out.strip()
+    document = yaml.safe_load(place.server.kubeconfig.read_text())
+    document["users"][0]["user"] = {"token": token}
+    kubeconfig = place.folder / "account"
+    kubeconfig.write_text(yaml.safe_dump(document))
+    other = place.node("other", kubeconfig=kubeconfig)
+    kubectl("create", "-f", "-", given=pod("p", "echo here; exec sleep 600", nodeName="other"))
+    runs(kubectl, "p")
+    assert says(kubectl, "p", "here") == "here\n"
+    kubectl("delete", "pod", "p", "--timeout=30s")
+    other.agent.stop()
+    assert not refusals(kubectl), refusals(kubectl)
+    kubectl("delete", "node", "other")
+
+
+def refusals(kubectl: Kubectl) -> list[str]:
+    """What the server refused so far for lack of rights."""
+    lines = kubectl("get", "--raw", "/metrics").out.splitlines()
+    return [line for line in lines if line.startswith("apiserver_request_total") and 'code="403"' in line]
 
 
 @pytest.mark.parametrize(

@@ -159,6 +159,6 @@ class Containers:
 
     async def clear(self) -> None:
         """Take away what is left of all of them, except what they said."""
-        for one in await self._shop.runtime.running():
-            if one.id.pod_uid == self._uid:
-                await self._shop.runtime.remove(one.id)
+        for tale in self.tales:
+            for attempt in range(max(tale.restarts - 1, 0), tale.restarts + 1):
+                await self._shop.runtime.remove(ContainerId(self._uid, tale.name, attempt))
