@@ -17,7 +17,7 @@ from typing import Final
 from dray.driver.allocated import Refused
 from dray.driver.base import Ready
 from dray.durable import remove, write_whole
-from dray.wire.cdi import BadSpec, CdiDevice, DeviceNode, Edits, Mount, Spec, qualified, read_spec, write_spec
+from dray.wire.cdi import BadSpec, CdiDevice, DeviceNode, Edits, Mount, Spec, qualified, write_spec
 
 _SAFE: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,62}[A-Za-z0-9])?")
 _DIGEST: Final = 32
@@ -28,6 +28,11 @@ def safe_name(uid: str) -> str:
     if _SAFE.fullmatch(uid):
         return uid
     return f"x-{hashlib.sha256(uid.encode('utf-8', 'surrogatepass')).hexdigest()[:_DIGEST]}"
+
+
+def digest_of(content: bytes | None) -> str:
+    """What tells a file from another; empty when there is none."""
+    return "" if content is None else hashlib.sha256(content).hexdigest()[:_DIGEST]
 
 
 class CdiFiles:
@@ -41,9 +46,14 @@ class CdiFiles:
         """Where the file of a claim is."""
         return self._directory / f"{self._driver}_{safe_name(uid)}.json"
 
-    def is_ours(self, name: str) -> bool:
-        """Whether a CDI name is of a device in one of these files."""
-        return name.startswith(f"{self._driver}/claim=")
+    def is_there(self, uid: str, digest: str) -> bool:
+        """Whether the file of a claim is what was written; without a digest there was none."""
+        if not digest:
+            return True
+        try:
+            return digest_of(self.path(uid).read_bytes()) == digest
+        except OSError:
+            return False
 
     def names(self, uid: str, ready: Sequence[Ready]) -> tuple[tuple[str, ...], ...]:
         """For each device the CDI names that containers get: ours when it has edits, and those of others."""
@@ -76,14 +86,6 @@ class CdiFiles:
             return
         self._directory.mkdir(parents=True, exist_ok=True)
         write_whole(self.path(uid), content, 0o644)
-
-    def is_sound(self, uid: str) -> bool:
-        """Whether the file of a claim is there, and no half of one."""
-        try:
-            read_spec(self.path(uid).read_bytes())
-        except (OSError, BadSpec):
-            return False
-        return True
 
     def remove(self, uid: str) -> None:
         """Take the file of a claim away."""

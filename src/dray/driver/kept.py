@@ -78,6 +78,8 @@ class Entry(_Kept, frozen=True):
     boot_id: str = ""
     devices: tuple[KeptDevice, ...] = ()
     answers: tuple[Answer, ...] = ()
+    file: str = ""
+    """The digest of the claim's CDI file; empty when it needs none."""
     consumers: tuple[str, ...] = ()
     """Uids of those that the claim was reserved for."""
 

@@ -32,7 +32,7 @@ import msgspec
 
 from dray.driver.allocated import Refused
 from dray.driver.base import Ready
-from dray.driver.cdifiles import CdiFiles, safe_name
+from dray.driver.cdifiles import CdiFiles, digest_of, safe_name
 from dray.driver.kept import Answer, Entry, KeptDevice, Returned, Stage
 from dray.durable import Damaged, Newer, StateFile, remove
 from dray.wire.sockets import claim_directory
@@ -128,11 +128,10 @@ class Book:
         return entry, entry is not None and self.is_whole(entry)
 
     def is_whole(self, entry: Entry) -> bool:
-        """Whether a claim is prepared, in this boot of the machine, and its CDI file is there and whole."""
+        """Whether a claim is prepared, in this boot of the machine, and its CDI file is as it was written."""
         if entry.stage is not Stage.PREPARED or entry.boot_id != self._boot_id:
             return False
-        needs_file = any(self._files.is_ours(name) for answer in entry.answers for name in answer.cdi)
-        return not needs_file or self._files.is_sound(entry.uid)
+        return self._files.is_there(entry.uid, entry.file)
 
     def late(self, uid: str, consumers: Sequence[str]) -> bool:
         """Whether a claim was given back, and nobody came since whom it is reserved for."""
@@ -173,7 +172,9 @@ class Book:
         self.passing(Places.BEFORE_CDI)
         self._files.write(entry.uid, content)
         self.passing(Places.AFTER_CDI)
-        whole = msgspec.structs.replace(entry, stage=Stage.PREPARED, answers=answers, boot_id=self._boot_id)
+        whole = msgspec.structs.replace(
+            entry, stage=Stage.PREPARED, answers=answers, boot_id=self._boot_id, file=digest_of(content)
+        )
         self.passing(Places.BEFORE_SECOND)
         self._write(whole)
         self.passing(Places.BEFORE_REPLY)

@@ -208,13 +208,16 @@ def test_files_are_only_as_open_as_they_must_be() -> None:
     asyncio.run(scene())
 
 
-def test_a_cdi_file_that_somebody_took_away_comes_back() -> None:
+def test_a_cdi_file_that_somebody_took_away_or_changed_comes_back() -> None:
     async def scene() -> None:
         async with on_node() as node, node.running() as line:
             uid = await node.claim("c")
             answer = await line.ok(uid, "c")
-            (node.choices.cdi / f"{DRIVER}_{uid}.json").unlink()
-            assert await line.ok(uid, "c") == answer
-            assert list(node.cdi()) == [f"{DRIVER}_{uid}.json"]
+            file = node.choices.cdi / f"{DRIVER}_{uid}.json"
+            content = file.read_text()
+            for spoil in (file.unlink, lambda: file.write_text(content[:40])):
+                spoil()
+                assert await line.ok(uid, "c") == answer
+                assert file.read_text() == content
 
     asyncio.run(scene())
