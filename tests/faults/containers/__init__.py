@@ -1,0 +1,1 @@
+"""Containers whose keepers, cradles and agents are killed at random."""
