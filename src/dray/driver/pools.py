@@ -40,6 +40,8 @@ from dray.values.names import MAX_SUBDOMAIN
 
 PUBLISHER: Final = "dray.dev/publisher"
 """The label that says which of a driver's publishers a slice belongs to."""
+SINCE: Final = "dray.dev/published-since"
+"""The annotation that says since when the process works that wrote a slice last: the newer of two wins."""
 GONE: Final = DeviceTaint(key="dray.dev/gone", effect="NoSchedule")
 """On a device that the driver no longer tells of, while somebody still uses it."""
 
@@ -57,6 +59,7 @@ class Home:
     node: str
     publisher: str
     owner: OwnerRef | None = None
+    since: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,11 +198,13 @@ def planned(
     laid = _laid(offer, home, standing if before is None else before)
     newest = max((each.spec.pool.generation for each in standing), default=0)
     newest = max(newest, max((each.spec.pool.generation for each in before or ()), default=0), 1)
-    plan = _compared(laid, standing, newest)
-    return _compared(laid, standing, newest + 1) if _belongs_together(plan, newest) else plan
+    plan = _compared(laid, standing, newest, home.since)
+    return _compared(laid, standing, newest + 1, home.since) if _belongs_together(plan, newest) else plan
 
 
-def _compared(laid: Sequence[ResourceSlice], standing: Sequence[ResourceSlice], generation: int) -> Plan:
+def _compared(
+    laid: Sequence[ResourceSlice], standing: Sequence[ResourceSlice], generation: int, since: str
+) -> Plan:
     there = {each.metadata.name: each for each in standing}
     wanted: list[ResourceSlice] = []
     creates: list[ResourceSlice] = []
@@ -213,13 +218,23 @@ def _compared(laid: Sequence[ResourceSlice], standing: Sequence[ResourceSlice], 
         if old is not None and old.spec.node_name == new.spec.node_name:
             new = settled(new, old)
             if new.spec != old.spec or new.metadata != old.metadata:
+                new = _signed(new, since)
                 updates.append((old, new))
         else:
+            new = _signed(new, since)
             creates.append(new)
         wanted.append(new)
     stays = {each.metadata.name for each in wanted} - {each.metadata.name for each in creates}
     deletes = tuple(each for each in standing if each.metadata.name not in stays)
     return Plan(tuple(wanted), tuple(creates), tuple(updates), deletes)
+
+
+def _signed(new: ResourceSlice, since: str) -> ResourceSlice:
+    """A slice that is about to be written."""
+    if not since:
+        return new
+    annotations = new.metadata.annotations | {SINCE: since}
+    return structs.replace(new, metadata=structs.replace(new.metadata, annotations=annotations))
 
 
 def settled(new: ResourceSlice, old: ResourceSlice) -> ResourceSlice:

@@ -12,7 +12,8 @@ shows is only a reason to look: what is written is decided on a fresh list.
 
 A publisher touches the pools it is told of, and slices with its own label. Two publishers of one driver (a
 part on each node and one for what is attached by network) leave each other alone; two that tell of the same
-pool are a mistake, and `PoolTaken`.
+pool are a mistake, and `PoolTaken`. Two processes of one publisher, as there are in a rolling update, do not
+fight: the older one leaves slices alone that the newer one wrote, until it is told of devices again.
 
 Rules for this file: trouble with the server is waited out. What waiting cannot cure is raised by `publish`,
 and told in the log by `run`.
@@ -35,7 +36,18 @@ from dray.client.places import Selection
 from dray.client.tempo import Backoff
 from dray.driver.devices import BadDevice, Pool, Reach, pools_of
 from dray.driver.dropped import FieldDropped
-from dray.driver.pools import GONE, PUBLISHER, Home, Offer, Plan, left_over, offer_of, planned, with_gone
+from dray.driver.pools import (
+    GONE,
+    PUBLISHER,
+    SINCE,
+    Home,
+    Offer,
+    Plan,
+    left_over,
+    offer_of,
+    planned,
+    with_gone,
+)
 from dray.driver.writing import Left, Slices
 from dray.errors import DrayError
 from dray.telemetry.logs import Log, silent
@@ -102,7 +114,8 @@ class Publisher:
             )
         self._client, self._ways = client, ways or Ways()
         publisher = self._ways.publisher or ("node" if node else "cluster")
-        self._home = Home(driver, node, publisher)
+        since = int(client.habits.tempo.clock.now().timestamp() * 1_000_000)
+        self._home = Home(driver, node, publisher, since=f"{since:018}")
         fields = f"spec.driver={driver}" + (f",spec.nodeName={node}" if node else "")
         self._select = Selection(fields=fields)
         self._slices = Slices(client, self._select, self._ways.writes_at_once)
@@ -111,6 +124,8 @@ class Publisher:
         self._told: tuple[Offer, ...] | None = None
         self._left: Left = {}
         self._may_taint = True
+        self._superseded = False
+        """Whether a newer process of the same driver publishes now, as in a rolling update."""
         self._gone: tuple[tuple[str, str], ...] = ()
         self.tally = Tally()
 
@@ -125,7 +140,7 @@ class Publisher:
         offers = self._offers(told)
         async with self._lock:
             outcome = await self._until_settled(offers, force)
-            self._told = offers
+            self._told, self._superseded = offers, False
             self.tally.published += 1
         return outcome
 
@@ -164,6 +179,8 @@ class Publisher:
     # --- keeping ---
 
     def _noticed(self, seen: ResourceSlice) -> None:
+        if self._is_mine(seen) and seen.metadata.annotations.get(SINCE, "") > self._home.since:
+            self._superseded = True
         if self._is_strange(seen):
             self._wake.set()
 
@@ -187,7 +204,7 @@ class Publisher:
     async def _heal(self, informer: Informer[ResourceSlice], backoff: Backoff) -> None:
         async with self._lock:
             self._wake.clear()
-            if self._told is None:
+            if self._told is None or self._superseded:
                 return
             seen = informer.all()
             uids = {each.metadata.uid for each in seen}

@@ -1,156 +1,25 @@
-"""A classic controller against a real server: phases, finalizers, and a crash at every single write."""
+"""A classic controller against a real server: phases, finalizers, failures, two of them."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
-from contextlib import asynccontextmanager
 from typing import Any
 
 import msgspec
 import pytest
 
 from dray.api.classic import ClassicClaim
-from dray.api.classic.resourceclaim import ALLOCATED, PENDING
-from dray.client.caller import Habits
+from dray.api.classic.resourceclaim import PENDING
 from dray.client.client import Client
-from dray.client.failures import Unreachable
-from dray.client.inprocess import InProcess
 from dray.client.leases import Timing
-from dray.client.tempo import Tempo
-from dray.client.transport import Reply, Request
-from dray.driver.classic import Allocated, ClassicController, Due, Held, Need, Unavailable, due
+from dray.driver.classic import ClassicController, Due, due
 from dray.driver.negotiating import ControllerChoices, Negotiation
 from dray.driver.settling import Pace
 from dray.errors import InputError
 from tests.contract.api import MERGE, path
-from tests.contract.classic import CLAIMS, CLASSES, DRIVER, admit_driver, classic_claim, classic_class
-from tests.unit.driver.served import Served, Way, served, until
-
-FINALIZER = f"{DRIVER}/allocated"
-QUICK = ControllerChoices(pace=Pace(0.01, 0.05))
-
-
-class Hardware:
-    """Units on nodes outside of the cluster, which remember to whom they were given."""
-
-    def __init__(self, units: Mapping[str, int]) -> None:
-        self.units = units
-        self.given: dict[str, str] = {}
-        self.faults: list[str] = []
-
-    def give(self, uid: str, node: str) -> None:
-        if uid in self.given:
-            self.faults.append(f"{uid} has a unit on {self.given[uid]} and gets one on {node}")
-        self.given[uid] = node
-        if list(self.given.values()).count(node) > self.units.get(node, 0):
-            self.faults.append(f"{node} has given more than it has")
-
-
-class Limits(msgspec.Struct):
-    """What users may write."""
-
-    size: int = 1
-
-
-class Units(ClassicController):
-    """A driver of such units."""
-
-    name = DRIVER
-    parameters = Limits
-
-    def __init__(self, hardware: Hardware) -> None:
-        self.hardware = hardware
-        self.broken: set[str] = set()
-
-    def _full(self, node: str, held: Sequence[Held]) -> bool:
-        return [each.node for each in held].count(node) >= self.hardware.units.get(node, 0)
-
-    def unsuitable_nodes(self, need: Need, nodes: Sequence[str], held: Sequence[Held]) -> list[str]:
-        return [node for node in nodes if self._full(node, held)]
-
-    async def allocate(self, need: Need, node: str | None, held: Sequence[Held]) -> Allocated | Unavailable:
-        if need.name in self.broken:
-            raise OSError("the cable is out")
-        for each in [node] if node else sorted(self.hardware.units):
-            if not self._full(each, held):
-                self.hardware.give(need.uid, each)
-                return Allocated(each)
-        return Unavailable("everything is taken")
-
-    def deallocate(self, held: Held) -> None:
-        self.hardware.given.pop(held.uid, None)
-
-
-class World:
-    """A server with a class, hardware, and a controller that can be started again."""
-
-    def __init__(self, world: Served, units: Mapping[str, int]) -> None:
-        self.api, self.admin = world.api, world.admin
-        self.hardware = Hardware(units)
-        self.units = Units(self.hardware)
-
-    def way(self) -> Way:
-        groups = (f"dray:driver:{DRIVER}", "classic-drivers", "system:authenticated")
-        return Way(InProcess(self.api.app, "acme", groups))
-
-    @asynccontextmanager
-    async def controlled(
-        self, way: Way | None = None, choices: ControllerChoices = QUICK
-    ) -> AsyncIterator[Negotiation]:
-        # A crash is when nothing is tried again: whoever waits does so for long.
-        habits = Habits(tempo=Tempo(sleep=_briefly))
-        service = Negotiation(Client(way or self.way(), habits), self.units, choices)
-        task = asyncio.create_task(service.run())
-        ready = asyncio.create_task(service.ready.wait())
-        await asyncio.wait((task, ready), return_when=asyncio.FIRST_COMPLETED)
-        try:
-            yield service
-        finally:
-            broken = task.done()
-            for each in (task, ready):
-                each.cancel()
-            await asyncio.wait((task, ready))
-            if broken:
-                task.result()
-
-    async def claim(self, name: str) -> ClassicClaim:
-        return await self.admin.get(ClassicClaim, name, "default")
-
-    async def until(self, name: str, is_so: Callable[[ClassicClaim], bool]) -> ClassicClaim:
-        return await until(lambda: self.claim(name), is_so)
-
-    async def ask(self, name: str, **parameters: Any) -> None:
-        await self.api.create(classic_claim(name, **parameters), CLAIMS)
-
-    async def select(self, name: str, node: str, *potential: str) -> None:
-        scheduler = {"selectedNode": node, "potentialNodes": list(potential)}
-        status = {"status": {"scheduling": {"scheduler": scheduler}}}
-        await self.api.patch(f"{CLAIMS}/{name}/status", status, MERGE)
-
-    async def names(self) -> list[str]:
-        return await self.api.names(CLAIMS)
-
-
-async def _briefly(seconds: float) -> None:
-    await asyncio.sleep(min(seconds, 0.02))
-
-
-TWO = {"node-a": 1, "node-b": 1}
-
-
-def run(test: Callable[[World], Awaitable[None]], units: Mapping[str, int] = TWO) -> None:
-    async def bounded() -> None:
-        async with asyncio.timeout(60), served() as server:
-            await admit_driver(server.api)
-            await server.api.create(classic_class(), CLASSES)
-            await test(World(server, units))
-
-    asyncio.run(bounded())
-
-
-def is_allocated(claim: ClassicClaim) -> bool:
-    return claim.status.phase == ALLOCATED
+from tests.contract.classic import CLAIMS, CLASSES, DRIVER
+from tests.unit.driver.hardware import FINALIZER, TWO, Hardware, Units, World, is_allocated, run
+from tests.unit.driver.served import served, until
 
 
 @pytest.mark.req("K3063-151", "K3063-053")
@@ -356,96 +225,6 @@ _LEASES = {
         "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "classic-drivers"}],
     },
 }
-
-
-# --- a crash at every write ---
-
-
-async def _through(
-    world: World, stage: Callable[[], Coroutine[Any, Any, None]], crash_at: int, *, before: bool
-) -> int:
-    """One stage with a controller that is killed at a write and started again; how many writes there were."""
-    way, died = world.way(), asyncio.Event()
-    writes = 0
-
-    def count(request: Request) -> bool:
-        nonlocal writes
-        if request.method not in ("PATCH", "PUT") or not request.path.startswith(CLAIMS):
-            return False
-        writes += 1
-        return writes == crash_at
-
-    def die() -> None:
-        way.inner = None  # nothing gets through any more: the process is dead
-        died.set()
-        raise Unreachable("killed", sent=True)
-
-    def sending(request: Request) -> None:
-        if before and count(request):
-            die()
-
-    def answered(request: Request, _reply: Reply) -> None:
-        if not before and count(request):
-            die()
-
-    way.before, way.after = sending, answered
-    working = asyncio.create_task(stage())
-    async with world.controlled(way):
-        dying = asyncio.create_task(died.wait())
-        await asyncio.wait((working, dying), return_when=asyncio.FIRST_COMPLETED)
-        dying.cancel()
-        await asyncio.wait([dying])
-    async with world.controlled():
-        await working
-    return writes
-
-
-@pytest.mark.parametrize("before", [True, False], ids=["the write is lost", "the answer is lost"])
-def test_a_crash_at_any_write_neither_leaks_a_finalizer_nor_gives_twice(before: bool) -> None:
-    async def story(world: World) -> None:
-        async def allocate() -> None:
-            await world.ask("one", mode="Immediate")
-            await world.ask("two")
-            await world.select("two", "node-b", "node-a", "node-b")
-            await world.until("one", is_allocated)
-            await world.until("two", is_allocated)
-
-        async def reallocate() -> None:
-            await world.api.patch(f"{CLAIMS}/two/status", {"status": {"phase": "Reallocate"}}, MERGE)
-            await world.until("two", lambda claim: not claim.metadata.finalizers)
-
-        async def delete() -> None:
-            for name in await world.names():
-                await world.api.delete(f"{CLAIMS}/{name}")
-            await until(world.names, lambda names: names == [])
-
-        for stage in (allocate, reallocate, delete):
-            crash_at = 1
-            while True:
-                if stage is not allocate:
-                    async with world.controlled():
-                        if not await world.names():
-                            await allocate()
-                        elif stage is reallocate:
-                            await world.select("two", "node-b")
-                            await world.until("two", is_allocated)
-                writes = await _through(world, stage, crash_at, before=before)
-                assert world.hardware.faults == []
-                if stage is allocate:
-                    async with world.controlled():
-                        await delete()
-                    assert world.hardware.given == {}
-                if writes < crash_at:
-                    break
-                crash_at += 1
-            assert crash_at > 1
-            if stage is allocate:
-                async with world.controlled():
-                    await allocate()
-        assert world.hardware.given == {}
-        assert await world.names() == []
-
-    run(story)
 
 
 @pytest.mark.parametrize(

@@ -226,6 +226,26 @@ def test_what_the_network_attaches_is_published_for_selected_nodes_all_or_each_i
     run(story)
 
 
+def test_in_a_rolling_update_the_older_process_leaves_alone_what_the_newer_one_wrote() -> None:
+    async def story(world: Served) -> None:
+        old = world.publisher()
+        await old.publish(many(2))
+        async with kept(old):
+            await asyncio.sleep(0.01)
+            new = world.publisher()
+            async with kept(new):
+                await new.publish(many(3))
+                await world.admin.delete(ResourceSlice, (await world.slices())[0].metadata.name)
+                await until(world.devices, lambda names: len(names) == 3)
+                await asyncio.sleep(0.3)  # in which a quarrel would show
+            assert (old.tally.healed, new.tally.healed) == (0, 1)
+            assert len(await world.devices()) == 3
+            await old.publish(many(2))  # the newer one is gone: back to the old version
+            assert len(await world.devices()) == 2
+
+    run(story)
+
+
 def test_a_driver_of_another_name_is_refused_for_good() -> None:
     async def story(world: Served) -> None:
         with pytest.raises(Forbidden, match="speaks for driver"):

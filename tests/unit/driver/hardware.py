@@ -1,0 +1,148 @@
+"""A classic driver of units outside of the cluster, a controller for it, and a server for both."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+
+from dray.api.classic import ClassicClaim
+from dray.api.classic.resourceclaim import ALLOCATED
+from dray.client.caller import Habits
+from dray.client.client import Client
+from dray.client.inprocess import InProcess
+from dray.client.tempo import Tempo
+from dray.driver.classic import Allocated, ClassicController, Held, Need, Unavailable
+from dray.driver.negotiating import ControllerChoices, Negotiation
+from dray.driver.settling import Pace
+from tests.contract.api import MERGE
+from tests.contract.classic import CLAIMS, CLASSES, DRIVER, admit_driver, classic_claim, classic_class
+from tests.unit.driver.served import Served, Way, served, until
+
+FINALIZER = f"{DRIVER}/allocated"
+QUICK = ControllerChoices(pace=Pace(0.01, 0.05))
+
+
+class Hardware:
+    """Units on nodes outside of the cluster, which remember to whom they were given."""
+
+    def __init__(self, units: Mapping[str, int]) -> None:
+        self.units = units
+        self.given: dict[str, str] = {}
+        self.faults: list[str] = []
+
+    def give(self, uid: str, node: str) -> None:
+        if uid in self.given:
+            self.faults.append(f"{uid} has a unit on {self.given[uid]} and gets one on {node}")
+        self.given[uid] = node
+        if list(self.given.values()).count(node) > self.units.get(node, 0):
+            self.faults.append(f"{node} has given more than it has")
+
+
+class Limits(msgspec.Struct):
+    """What users may write."""
+
+    size: int = 1
+
+
+class Units(ClassicController):
+    """A driver of such units."""
+
+    name = DRIVER
+    parameters = Limits
+
+    def __init__(self, hardware: Hardware) -> None:
+        self.hardware = hardware
+        self.broken: set[str] = set()
+
+    def _full(self, node: str, held: Sequence[Held]) -> bool:
+        return [each.node for each in held].count(node) >= self.hardware.units.get(node, 0)
+
+    def unsuitable_nodes(self, need: Need, nodes: Sequence[str], held: Sequence[Held]) -> list[str]:
+        return [node for node in nodes if self._full(node, held)]
+
+    async def allocate(self, need: Need, node: str | None, held: Sequence[Held]) -> Allocated | Unavailable:
+        if need.name in self.broken:
+            raise OSError("the cable is out")
+        for each in [node] if node else sorted(self.hardware.units):
+            if not self._full(each, held):
+                self.hardware.give(need.uid, each)
+                return Allocated(each)
+        return Unavailable("everything is taken")
+
+    def deallocate(self, held: Held) -> None:
+        self.hardware.given.pop(held.uid, None)
+
+
+class World:
+    """A server with a class, hardware, and a controller that can be started again."""
+
+    def __init__(self, world: Served, units: Mapping[str, int]) -> None:
+        self.api, self.admin = world.api, world.admin
+        self.hardware = Hardware(units)
+        self.units = Units(self.hardware)
+
+    def way(self) -> Way:
+        groups = (f"dray:driver:{DRIVER}", "classic-drivers", "system:authenticated")
+        return Way(InProcess(self.api.app, "acme", groups))
+
+    @asynccontextmanager
+    async def controlled(
+        self, way: Way | None = None, choices: ControllerChoices = QUICK
+    ) -> AsyncIterator[Negotiation]:
+        # Waits are cut short; whoever is killed loses its way to the server.
+        habits = Habits(tempo=Tempo(sleep=_briefly))
+        service = Negotiation(Client(way or self.way(), habits), self.units, choices)
+        task = asyncio.create_task(service.run())
+        ready = asyncio.create_task(service.ready.wait())
+        await asyncio.wait((task, ready), return_when=asyncio.FIRST_COMPLETED)
+        try:
+            yield service
+        finally:
+            broken = task.done()
+            for each in (task, ready):
+                each.cancel()
+            await asyncio.wait((task, ready))
+            if broken:
+                task.result()
+
+    async def claim(self, name: str) -> ClassicClaim:
+        return await self.admin.get(ClassicClaim, name, "default")
+
+    async def until(self, name: str, is_so: Callable[[ClassicClaim], bool]) -> ClassicClaim:
+        return await until(lambda: self.claim(name), is_so)
+
+    async def ask(self, name: str, **parameters: Any) -> None:
+        await self.api.create(classic_claim(name, **parameters), CLAIMS)
+
+    async def select(self, name: str, node: str, *potential: str) -> None:
+        scheduler = {"selectedNode": node, "potentialNodes": list(potential)}
+        status = {"status": {"scheduling": {"scheduler": scheduler}}}
+        await self.api.patch(f"{CLAIMS}/{name}/status", status, MERGE)
+
+    async def names(self) -> list[str]:
+        return await self.api.names(CLAIMS)
+
+
+async def _briefly(seconds: float) -> None:
+    await asyncio.sleep(min(seconds, 0.02))
+
+
+TWO = {"node-a": 1, "node-b": 1}
+
+
+def run(test: Callable[[World], Awaitable[None]], units: Mapping[str, int] = TWO) -> None:
+    async def bounded() -> None:
+        async with asyncio.timeout(60), served() as server:
+            await admit_driver(server.api)
+            await server.api.create(classic_class(), CLASSES)
+            await test(World(server, units))
+
+    asyncio.run(bounded())
+
+
+def is_allocated(claim: ClassicClaim) -> bool:
+    return claim.status.phase == ALLOCATED
