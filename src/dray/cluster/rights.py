@@ -90,7 +90,7 @@ NODE: Final = Rights(
     (
         f"{_R},delete: pods",
         "patch: pods/status",
-        "create,patch: nodes",
+        f"{_R},create,patch: nodes",
         "patch: nodes/status",
         "get: configmaps secrets",
         "get: resourceclaims.resource.k8s.io resourceclaims.cdi.k8s.io",

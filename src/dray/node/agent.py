@@ -152,6 +152,7 @@ class Agent:
                     pods = self._pods(board, recorder, drivers, health, logs)
                     endpoint.pods = pods
                     try:
+                        board.listen(pods.claims.nudge)
                         await self._work(pods, drivers, health)
                     except asyncio.CancelledError:
                         if choices.stop_pods:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import os
 import platform
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -23,6 +23,7 @@ from dray.client.caller import TROUBLE
 from dray.client.changes import MergePatch, StrategicPatch
 from dray.client.client import Client
 from dray.client.failures import AlreadyExists, NotFound
+from dray.client.informer import Informer, Ways
 from dray.client.leases import Heartbeat, Pulse
 from dray.client.places import kind_called, uid_of
 from dray.client.tempo import Backoff
@@ -35,7 +36,8 @@ CERTIFICATE: Final = "dray.dev/serving-certificate"
 """The SHA-256 of the certificate that the agent shows; the server connects to nothing that shows another."""
 LEASES: Final = "kube-node-lease"
 REFRESH_SECONDS: Final = 300.0
-_LISTEN_SECONDS: Final = 5.0
+_PAUSE_SECONDS: Final = 2.0
+"""Between two writes, so that nobody who says the opposite makes it a race."""
 
 _ARCHITECTURES: Final = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm", "i686": "386"}
 _PRESSURES: Final = (
@@ -88,6 +90,7 @@ class Board:
         self._known: Document = _bare(facts)
         self._ready: tuple[bool, str] = (True, "")
         self._changed = asyncio.Event()
+        self._listeners: list[Callable[[], None]] = []
         self.registered = asyncio.Event()
         """Set when the server knows the node."""
 
@@ -111,16 +114,28 @@ class Board:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(heartbeat.run())
             tasks.create_task(self._keep())
-            tasks.create_task(self._listen_to(heartbeat))
+            tasks.create_task(self._followed())
 
-    async def _listen_to(self, heartbeat: Heartbeat) -> None:
-        """Say how the node is after a silence: others may have said that it is lost."""
-        silent = False
-        while True:
-            await self._tempo.sleep(_LISTEN_SECONDS)
-            if silent and not heartbeat.failures:
-                self._changed.set()
-            silent = heartbeat.failures > 0
+    async def _followed(self) -> None:
+        """See what others write on the node: labels and annotations, or that it is lost."""
+        ways = Ways(longest_wait=10.0)
+        own = f"metadata.name={self._facts.name}"
+        informer: Informer[Document] = Informer(self._client, NODE, field_selector=own, ways=ways)
+        informer.listen(self._see, lambda _before, now: self._see(now), lambda _gone: self._changed.set())
+        await informer.run()
+
+    def _see(self, node: Document) -> None:
+        self._known = node
+        conditions = (node.get("status") or {}).get("conditions") or ()
+        said = "True" if self._ready[0] else "False"
+        if any(one.get("type") == "Ready" and one.get("status") != said for one in conditions):
+            self._changed.set()
+        for told in self._listeners:
+            told()
+
+    def listen(self, changed: Callable[[], None]) -> None:
+        """Be told when somebody has written on the node."""
+        self._listeners.append(changed)
 
     async def register(self) -> None:
         """Make the node or adopt it, however long the server takes."""
@@ -159,7 +174,7 @@ class Board:
             except TROUBLE as trouble:
                 self._log.warning("the node's status is not written", node=self._facts.name, error=trouble)
                 self._changed.set()
-                await self._tempo.sleep(2.0)
+            await self._tempo.sleep(_PAUSE_SECONDS)
 
     async def _write(self) -> None:
         now = timestamp(self._tempo.clock.now())

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from dray.client.changes import MergePatch, StrategicPatch
 from dray.client.client import Client
 from dray.client.places import kind_called
 from dray.node.board import CERTIFICATE, Board, Facts, node_status
@@ -101,6 +102,34 @@ def test_a_node_that_somebody_deleted_comes_back(tmp_path: Path) -> None:
             return bool(nodes) and nodes[0]["metadata"]["uid"] != before
 
         await until(is_back)
+        await ended(task)
+
+    played(tmp_path, work)
+
+
+def test_what_others_write_on_the_node_is_seen_and_what_is_wrong_is_put_right(tmp_path: Path) -> None:
+    async def work(stage: Stage) -> None:
+        board, told = Board(stage.own, FACTS, silent()), asyncio.Event()
+        task = asyncio.create_task(board.run())
+        await board.registered.wait()
+        board.listen(told.set)
+        patch = MergePatch({"metadata": {"annotations": {"dray.dev/abandon-devices": "true"}}})
+        await stage.admin.patch(NODES, NODE, patch)
+
+        async def is_seen() -> bool:
+            return "dray.dev/abandon-devices" in board.node.metadata.annotations
+
+        await until(is_seen)
+        assert told.is_set()
+        lost = {"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown"}
+        said = StrategicPatch({"status": {"conditions": [lost]}})
+        await stage.admin.patch(NODES, NODE, said, subresource="status")
+
+        async def is_ready() -> bool:
+            conditions = (await stage.admin.get(NODES, NODE))["status"]["conditions"]
+            return {"Ready": "True"}.items() <= {one["type"]: one["status"] for one in conditions}.items()
+
+        await until(is_ready)
         await ended(task)
 
     played(tmp_path, work)
