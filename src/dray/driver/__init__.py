@@ -20,18 +20,23 @@ from dray.driver.base import (
     Ready,
     Setting,
 )
+from dray.driver.classic import Allocated, ClassicController, Held, Need, Unavailable
 from dray.driver.devices import BadDevice, Capacity, Pool, Reach, Slice, device
+from dray.driver.dropped import FieldDropped
 from dray.driver.program import run
+from dray.driver.publish import PoolTaken, Publisher
 from dray.driver.running import Kit, KitChoices
 from dray.values.quantity import Quantity
 from dray.values.semver import Version
 from dray.wire.cdi import DeviceNode, Hook, Mount
 
 __all__ = [
+    "Allocated",
     "BadDevice",
     "Capacity",
     "Claim",
     "ClassicClaim",
+    "ClassicController",
     "ClassicDriver",
     "Condition",
     "Consumer",
@@ -40,19 +45,25 @@ __all__ = [
     "DeviceState",
     "DeviceStatus",
     "Driver",
+    "FieldDropped",
     "Got",
     "HealthyDriver",
+    "Held",
     "Hook",
     "Kit",
     "KitChoices",
     "Mount",
+    "Need",
     "NetworkDeviceData",
     "Pool",
+    "PoolTaken",
+    "Publisher",
     "Quantity",
     "Reach",
     "Ready",
     "Setting",
     "Slice",
+    "Unavailable",
     "Version",
     "device",
     "run",
