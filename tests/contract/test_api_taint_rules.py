@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from dray.cluster.present import bundle_of
 from dray.gates import GateSet
 from dray.server.upkeep import KEPT_UP
 from dray.store.memory import MemoryStore
 from tests.contract.api import MERGE, serving
+from tests.contract.servers import reaching
 
 RULES = "/apis/resource.k8s.io/v1/devicetaintrules"
 OLDER = "/apis/resource.k8s.io/v1beta2/devicetaintrules"
@@ -112,3 +115,39 @@ async def test_roles_of_an_older_server_get_what_services_need_now_unless_somebo
     async with serving(store) as api:
         again = await api.ask("GET", f"{ROLES}/dray:controller")
         assert again.document["metadata"]["resourceVersion"] == revision
+
+
+async def test_who_may_not_read_rules_is_told_that_devices_may_be_tainted(tmp_path: Path) -> None:
+    reader = {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRole",
+        "metadata": {"name": "reader"},
+        "rules": [
+            {"apiGroups": [""], "resources": ["nodes", "pods"], "verbs": ["list"]},
+            {
+                "apiGroups": ["resource.k8s.io", "cdi.k8s.io"],
+                "resources": [
+                    "resourceslices",
+                    "deviceclasses",
+                    "resourceclaims",
+                    "resourceclaimtemplates",
+                ],
+                "verbs": ["list"],
+            },
+        ],
+    }
+    binding = {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRoleBinding",
+        "metadata": {"name": "reader"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "reader"},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "somebody"}],
+    }
+    async with reaching("inside", tmp_path) as reach:
+        admin = reach.client()
+        for document in (reader, binding, rule()):
+            await admin.create(document)
+        assert [each.metadata.name for each in (await bundle_of(admin)).rules] == ["r"]
+        seen = await bundle_of(reach.client(user="somebody"))
+        assert seen.rules == ()
+        assert seen.remarks == ("taint rules may not be read: devices look as if no rule tainted them",)

@@ -11,7 +11,7 @@ import click
 from dray.allocator.admit import Admission
 from dray.claims.naming import Name, name_of
 from dray.claims.reservation import is_over
-from dray.cli.clusters import check_node, resolved
+from dray.cli.clusters import check_node, resolved, say
 from dray.cli.door import NO, YES
 from dray.cli.explain_page import Options, paint, print_pages, width
 from dray.cli.report import clean
@@ -37,6 +37,9 @@ def told(server: Server, asked: Named | None, options: Options) -> int:
     """Explain what a server has now; the exit code."""
     _check_reachable(server)
     bundle, namespace = done(_read(server))
+    if bundle.slices:  # without devices there is nothing that a remark could change
+        for remark in bundle.remarks:
+            say(remark)
     check_node(bundle, options.node, ON_SERVER)
     door = Admission(options.gates)
     inquirer = Inquirer(bundle, door, stock_of(bundle, door), options.node)

@@ -17,7 +17,7 @@ from dray.api.resource import (
     ResourceSlice,
 )
 from dray.client.client import Client
-from dray.client.failures import NotFound, NotServed
+from dray.client.failures import Forbidden, NotFound, NotServed
 from dray.sim.bundle import Bundle
 
 T = TypeVar("T", bound=msgspec.Struct)
@@ -25,7 +25,7 @@ T = TypeVar("T", bound=msgspec.Struct)
 
 async def bundle_of(client: Client) -> Bundle:
     """What is on the server now. Kinds are read one beside the other, so it may change in between."""
-    nodes, slices, classes, claims, templates, pods, classic, rules = await asyncio.gather(
+    nodes, slices, classes, claims, templates, pods, classic, (rules, remarks) = await asyncio.gather(
         _all(client, Node),
         _all(client, ResourceSlice),
         _all(client, DeviceClass),
@@ -33,7 +33,7 @@ async def bundle_of(client: Client) -> Bundle:
         _all(client, ResourceClaimTemplate),
         _all(client, Pod),
         _all(client, ClassicClaim),
-        _all(client, DeviceTaintRule),
+        _rules(client),
     )
     return Bundle(
         nodes=tuple(sorted(nodes, key=lambda node: node.metadata.name)),
@@ -44,7 +44,16 @@ async def bundle_of(client: Client) -> Bundle:
         pods=pods,
         classic_claims=classic,
         rules=rules,
+        remarks=remarks,
     )
+
+
+async def _rules(client: Client) -> tuple[tuple[DeviceTaintRule, ...], tuple[str, ...]]:
+    """The taint rules, and what to say when they may not be read: most people may not."""
+    try:
+        return await _all(client, DeviceTaintRule), ()
+    except Forbidden:
+        return (), ("taint rules may not be read: devices look as if no rule tainted them",)
 
 
 async def _all(client: Client, kind: type[T]) -> tuple[Any, ...]:

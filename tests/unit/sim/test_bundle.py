@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from dray.allocator.admit import Admission
+from dray.sim.audit import audit
 from dray.sim.bundle import LONE_NODE, BundleError, gather
+from dray.sim.placing import stock_of
 from tests.unit.sim.stage import (
     NOW,
+    allocated,
     bundle,
     claim,
     device_class,
@@ -206,3 +210,35 @@ def test_a_workload_out_of_a_cluster_has_its_pods_there_already():
 
 def test_a_daemon_set_is_not_counted_in_pods():
     assert bundle(node("a") + _deployment("DaemonSet")).pods == ()
+
+
+RULE = """
+apiVersion: resource.k8s.io/v1
+kind: DeviceTaintRule
+metadata: {name: service-day}
+spec:
+  deviceSelector: {pool: node-a, device: gpu-0}
+  taint: {key: example.com/maintenance, effect: NoExecute}
+---
+"""
+
+
+def test_taint_rules_count_for_placing_and_auditing_unless_their_gate_is_off():
+    held = allocated("gpu.example.com", "node-a", "gpu-0", "node-a")
+    cluster = bundle(
+        node("node-a")
+        + RULE
+        + device_class("gpu", 'device.driver == "gpu.example.com"')
+        + slice_of("node-a", "gpu-0")
+        + claim("had", "gpu", status=held)
+    )
+    assert [rule.metadata.name for rule in cluster.rules] == ["service-day"]
+    assert cluster.rules[0].spec.taint.time_added == NOW
+    door, without = Admission.switched({}), Admission.switched({"DRADeviceTaintRules": False})
+    for way, taints in ((door, 1), (without, 0)):
+        seen = stock_of(cluster, way).seen_from(cluster.nodes[0]).shape.contents
+        assert [len(content.taints) for content in seen] == [taints]
+    (judged,) = audit(cluster, door)
+    assert judged.rules == ("TaintsTolerated",)
+    (judged,) = audit(cluster, without)
+    assert judged.complaints == ()

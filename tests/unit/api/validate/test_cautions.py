@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from dray.api.validate import warnings_of
@@ -20,7 +22,18 @@ from tests.unit.api.validate.building import (
 BY_NAME = {"name": "gpu", "resourceClaimName": "my-claim"}
 NO_REQUESTS = {**claim_document(), "spec": {}}
 
+
+def rule(selector: dict[str, str] | None) -> Any:
+    taint = {"key": "k", "effect": "NoExecute"}
+    spec = {"taint": taint} if selector is None else {"taint": taint, "deviceSelector": selector}
+    document = {"apiVersion": "resource.k8s.io/v1", "kind": "DeviceTaintRule", "spec": spec}
+    return made({**document, "metadata": {"name": "r"}})
+
+
 CASES = {
+    "a taint rule for a pool": (rule({"pool": "p"}), []),
+    "a taint rule for every device": (rule({}), ["spec.deviceSelector"]),
+    "a taint rule for no device": (rule(None), ["spec.deviceSelector"]),
     "a usual claim": (claim(), []),
     "a claim for nothing": (made(NO_REQUESTS), ["spec.devices.requests"]),
     "too many to fit": (claim(request(count=33)), ["spec.devices.requests[0].exactly.count"]),
