@@ -183,15 +183,23 @@ def _lines(report: Report) -> Iterator[str]:
     titles = {check.name: check.title for check in CHECKS}
     rows = [(each.check, each.verdict.value, titles[each.check]) for each in report.outcomes]
     yield from table(("check", "result", "what is true of a good driver"), rows)
-    told = [each for each in report.outcomes if each.why]
-    for each in told:
+    for (verdict, why, hint), names in _told(report).items():
         yield ""
-        yield clean(f"{each.check}: {each.verdict.value}: {each.why}")
-        if each.hint:
-            yield f"hint: {each.hint}"
+        yield clean(f"{', '.join(names)}: {verdict}: {why}")
+        if hint:
+            yield f"hint: {hint}"
     yield ""
     counts = (f"{report.count(verdict)} {verdict.value}" for verdict in Verdict if report.count(verdict))
     yield ", ".join(counts)
+
+
+def _told(report: Report) -> dict[tuple[str, str, str], list[str]]:
+    """What is to be said, with the checks of which it is true."""
+    told: dict[tuple[str, str, str], list[str]] = {}
+    for each in report.outcomes:
+        if each.why:
+            told.setdefault((each.verdict.value, each.why, each.hint), []).append(each.check)
+    return told
 
 
 def _document(report: Report) -> dict[str, Any]:

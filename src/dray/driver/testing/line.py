@@ -155,6 +155,11 @@ async def introduced(socket: Path, driver: str) -> Introduction:
     """Who answers at a socket; `InputError` when nobody does, or nobody that we know how to speak to."""
     told = await registration(socket)
     if told is not None:
+        if told.type != services.DRA_PLUGIN:
+            raise InputError(
+                f"`{told.name}` at `{socket}` is a `{told.type}`; the suite examines drivers that register "
+                f"as `{services.DRA_PLUGIN}`"
+            )
         endpoint = Path(told.endpoint) if told.endpoint else socket
         offered = tuple(told.supported_versions)
         versions = await _answered(endpoint)

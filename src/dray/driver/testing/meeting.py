@@ -24,8 +24,6 @@ async def registers(bench: Bench) -> None:
     if not bench.line.introduction.offered:
         raise NotTried("the socket is not one of a registration")
     told = await registration(bench.socket)
-    if told.type != services.DRA_PLUGIN:
-        raise Wrong(f"GetInfo: type is `{told.type}`, expected `{services.DRA_PLUGIN}`")
     for fault in driver_name(told.name):
         raise Wrong(f"GetInfo: name `{told.name}`: {fault.text}")
     offered = set(told.supported_versions)

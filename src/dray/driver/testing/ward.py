@@ -8,6 +8,7 @@ namespaces, pods and claims, and to write `resourceclaims/status` and `resourcec
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import itertools
 import uuid
@@ -20,7 +21,7 @@ import msgspec
 from dray.api.resource import ResourceClaim
 from dray.client.changes import MergePatch
 from dray.client.client import Client, Deletion
-from dray.client.failures import AlreadyExists, ApiError, Conflict, NotFound
+from dray.client.failures import AlreadyExists, ApiError, Conflict, Forbidden, NotFound
 from dray.client.places import kind_called, uid_of
 from dray.driver.testing.line import Ref
 from dray.driver.testing.stock import Spare
@@ -31,6 +32,8 @@ REQUEST: Final = "device"
 _NOBODY: Final = "nobody"
 _NAMESPACES, _PODS = kind_called("Namespace"), kind_called("Pod")
 _ATTEMPTS: Final = 10
+_PATIENT, _PAUSE = 40, 0.25
+"""How often and after how many seconds something is tried again that others have to finish first."""
 
 Document = dict[str, Any]
 
@@ -58,9 +61,22 @@ class Ward:
     async def open(self) -> None:
         """Make sure of the namespace."""
         document = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
-        with contextlib.suppress(AlreadyExists):
-            await self._client.create(document)
-            self._namespace_is_ours = True
+        for _ in range(_PATIENT):
+            try:
+                await self._client.create(document)
+                self._namespace_is_ours = True
+                return
+            except AlreadyExists:
+                if not await self._is_going():
+                    return
+            await asyncio.sleep(_PAUSE)  # an earlier run's, which is still being emptied
+
+    async def _is_going(self) -> bool:
+        try:
+            found = await self._client.get(_NAMESPACES, NAMESPACE)
+        except NotFound:
+            return True
+        return "deletionTimestamp" in found["metadata"]
 
     async def close(self) -> None:
         """Remove everything that was made."""
@@ -150,9 +166,17 @@ class Ward:
                 "resourceClaims": [{"name": "c", "resourceClaimName": ref.name}],
             },
         }
-        made = await self._client.create(document)
+        made = await self._new_pod(document)
         self._pods.append(name)
         return {"resource": "pods", "name": name, "uid": uid_of(made)}
+
+    async def _new_pod(self, document: Document) -> Any:
+        """Create a pod; in a namespace that is new its account may not be there yet."""
+        for _ in range(_PATIENT):
+            with contextlib.suppress(Forbidden):
+                return await self._client.create(document)
+            await asyncio.sleep(_PAUSE)
+        return await self._client.create(document)
 
     async def hand_over(self, ref: Ref) -> None:
         """Let another pod use a claim, and those that did no longer."""

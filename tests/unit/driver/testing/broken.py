@@ -13,7 +13,9 @@ from dray.wire import services
 from tests.unit.driver.testing.plain import Plain
 
 
-class NoType(Plain):
+class Stranger(Plain):
+    """No driver of devices at all."""
+
     type = "CSIPlugin"
 
 
@@ -270,7 +272,6 @@ class Bare(Plain):
 
 
 FOUND_BY: tuple[tuple[type[Plain], str], ...] = (
-    (NoType, "registers"),
     (OffersTooMuch, "registers"),
     (RefusesRegistration, "registers"),
     (SaysYesToAll, "unknown-service"),

@@ -19,7 +19,7 @@ from dray.driver.testing import CHECKS, Choices, Report, Verdict, examine
 from dray.driver.testing.ward import NAMESPACE
 from dray.errors import InputError
 from tests.contract.servers import reaching
-from tests.unit.driver.testing.broken import FOUND_BY, Bare
+from tests.unit.driver.testing.broken import FOUND_BY, Bare, Stranger
 from tests.unit.driver.testing.plain import NAME, NODE, Plain, slices
 
 T = TypeVar("T")
@@ -137,6 +137,11 @@ def test_an_endpoint_without_a_registration_needs_the_name_of_its_driver(folder)
         "registers": "the socket is not one of a registration",
         "health": "the driver offers no stream of health",
     }
+
+
+def test_who_is_no_driver_of_devices_is_not_examined(folder):
+    with pytest.raises(InputError, match="is a `CSIPlugin`; the suite examines drivers that register as"):
+        examined(Stranger, folder)
 
 
 def test_a_check_that_does_not_exist_is_told(folder):
