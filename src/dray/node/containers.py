@@ -135,6 +135,11 @@ class Containers:
     async def stop_all(self, grace: float) -> None:
         """Stop everything and see it end: first the containers, then the sidecars, the last one first."""
         self._end = self._shop.now() + grace
+        # Stops that are under way may have been given more time.
+        under_way, self._stops = list(self._stops.values()), {}
+        for task in under_way:
+            task.cancel()
+        await asyncio.gather(*under_way, return_exceptions=True)
         await self._stop(self.running(Role.MAIN, Role.INIT))
         for name in reversed(self.running(Role.SIDECAR)):
             await self._stop([name])

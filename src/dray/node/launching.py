@@ -9,7 +9,7 @@ one file for each attempt.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -60,6 +60,16 @@ class LogFiles:
     def forget(self, pod: Pod) -> None:
         """The pod is gone."""
         shutil.rmtree(self.of(pod, "c", 0).parent.parent, ignore_errors=True)
+
+    def sweep(self, pods: Iterable[Pod]) -> None:
+        """All pods but these are gone."""
+        kept = {self.of(pod, "c", 0).parent.parent.name for pod in pods}
+        try:
+            folders = [path for path in self._directory.iterdir() if path.name not in kept]
+        except OSError:
+            return
+        for folder in folders:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 class Launching:
@@ -112,6 +122,10 @@ class Launching:
     def forget(self, pod: Pod) -> None:
         """The pod is gone, and what its containers said with it."""
         self._logs.forget(pod)
+
+    def sweep(self, pods: Iterable[Pod]) -> None:
+        """All pods but these are gone."""
+        self._logs.sweep(pods)
 
     async def _looked_up(self, kind: str, namespace: str, name: str) -> Mapping[str, Any] | None:
         key = (kind, namespace, name)

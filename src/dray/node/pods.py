@@ -102,14 +102,15 @@ class Pods:
         async with asyncio.TaskGroup() as group:
             self._group = group
             try:
-                known = set()
-                for pod in pods():
-                    known.add(uid_of(pod))
+                there = pods()
+                known = {uid_of(pod) for pod in there}
+                for pod in there:
                     found = by_pod.get(uid_of(pod), ())
                     self._begin(Life(pod, self._shop, found, resumed=uid_of(pod) in resumed))
                 follow()
                 group.create_task(self._clear({*by_pod, *self._shop.claims.users()} - known, by_pod))
                 remove(self._paused)
+                self._shop.launcher.sweep(there)
                 self.begun.set()
                 await asyncio.Event().wait()
             finally:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -31,6 +31,10 @@ class Launcher(Protocol):
 
     def forget(self, pod: Mapping[str, Any]) -> None:
         """The pod is gone, and what its containers said with it."""
+        ...
+
+    def sweep(self, pods: Iterable[Mapping[str, Any]]) -> None:
+        """All pods but these are gone."""
         ...
 
 

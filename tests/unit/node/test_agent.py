@@ -82,7 +82,8 @@ def test_what_is_left_of_a_pod_that_went_meanwhile_is_cleared(tmp_path: Path) ->
         async with stage.agent():
 
             async def is_cleared() -> bool:
-                return not stage.driver.held and not await containers(stage)
+                kept = list((stage.root / "logs").iterdir())
+                return not stage.driver.held and not await containers(stage) and not kept
 
             await until(is_cleared)
         assert stage.driver.asked == ["prepare default/gpus", "unprepare default/gpus"]

@@ -176,6 +176,23 @@ def test_less_time_is_less_time(tmp_path: Path) -> None:
     played(tmp_path, work)
 
 
+def test_a_sidecar_that_is_about_to_end_has_no_more_time_than_its_pod(tmp_path: Path) -> None:
+    async def work(stage: Stage) -> None:
+        side = shell("side", "trap '' TERM; while :; do sleep 0.1; done", restartPolicy="Always")
+        spec: Document = {
+            "initContainers": [side],
+            "restartPolicy": "Never",
+            "terminationGracePeriodSeconds": 3600,
+        }
+        async with stage.agent():
+            await stage.create(pod("p", shell("c", "exit 0"), **spec))
+            await stage.until("p", lambda seen: "terminated" in str(seen["status"].get("containerStatuses")))
+            await stage.delete("p", grace=1)
+            await stage.gone("p")
+
+    played(tmp_path, work)
+
+
 def test_a_driver_that_hangs_does_not_hold_up_the_end_of_a_pod(tmp_path: Path) -> None:
     async def work(stage: Stage) -> None:
         stage.driver.hold = asyncio.Event()
