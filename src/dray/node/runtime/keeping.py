@@ -69,7 +69,8 @@ class Keepers:
         self._starting: set[ContainerId] = set()
         self._cradle = Cradle()
         self._boot = files.boot_id().split()
-        self._known: dict[ContainerId, tuple[About, Exit]] = {}
+        self._abouts: dict[ContainerId, About] = {}
+        self._ended: dict[ContainerId, Exit] = {}
 
     def home(self, container: ContainerId) -> Path:
         """The directory of a container."""
@@ -157,7 +158,8 @@ class Keepers:
     async def remove(self, container: ContainerId) -> None:
         """End a container and take its directory away."""
         home = self.home(container)
-        self._known.pop(container, None)
+        self._abouts.pop(container, None)
+        self._ended.pop(container, None)
         if home.is_dir():
             await self.stop(container, 0)
             await asyncio.to_thread(shutil.rmtree, home, ignore_errors=True)
@@ -167,25 +169,30 @@ class Keepers:
         self._cradle.close()
 
     async def _found(self, container: ContainerId) -> Found | None:
-        if container not in self._known:
-            settled = container in self._starting or await self._settle(container)
+        ended = self._ended.get(container)
+        line = self._line(container) if ended is None else None
+        if ended is None:
+            settled = line is not None or container in self._starting or await self._settle(container)
             if not self.home(container).is_dir():
                 return None
-            line, ended = self._line(container), self._exit(container)
-            about = self._about(container)
-            if ended is None and settled:
-                # Without a line it is only starting, or ends just now.
-                started = line.started_at if line else self._clock.now()
-                return Found(container, about.pod_name, about.namespace, started)
-            self._known[container] = about, ended or self._unknown("nobody could write down how it ended")
-        about, ended = self._known[container]
-        return Found(container, about.pod_name, about.namespace, ended.started_at, ended)
+            line, ended = line or self._line(container), self._exit(container)
+            if ended is None and not settled:
+                ended = self._unknown("nobody could write down how the container ended")
+            if ended is not None:
+                self._ended[container] = ended
+        about = self._about(container)
+        # With neither it is only starting, or ends just now.
+        started = ended.started_at if ended else line.started_at if line else self._clock.now()
+        return Found(container, about.pod_name, about.namespace, started, ended)
 
     def _about(self, container: ContainerId) -> About:
-        try:
-            return msgspec.json.decode((self.home(container) / _ABOUT).read_bytes(), type=About)
-        except (OSError, msgspec.DecodeError):
-            return About()
+        if container not in self._abouts:
+            try:
+                content = (self.home(container) / _ABOUT).read_bytes()
+                self._abouts[container] = msgspec.json.decode(content, type=About)
+            except (OSError, msgspec.DecodeError):
+                return About()
+        return self._abouts[container]
 
     async def _settle(self, container: ContainerId) -> bool:
         """See to it that a container runs with its keeper or has an exit; False when that cannot be."""
