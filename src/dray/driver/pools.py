@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -128,10 +128,16 @@ def _number(name: str, beginning: str, *, counters: bool) -> int | None:
 # --- what should be there ---
 
 
-def _fits(devices: Sequence[Device]) -> bool:
-    if len(devices) <= RICH_DEVICES_PER_SLICE:
-        return True
-    return len(devices) <= DEVICES_PER_SLICE and not any(map(_rich, devices))
+def _fitting(offer: Offer) -> Callable[[Sequence[Device]], bool]:
+    """What fits on a page of this pool; asked once per device, so richness is looked up only once."""
+    rich = frozenset(device.name for device in offer.devices if _rich(device))
+
+    def fits(devices: Sequence[Device]) -> bool:
+        if len(devices) <= RICH_DEVICES_PER_SLICE:
+            return True
+        return len(devices) <= DEVICES_PER_SLICE and rich.isdisjoint(device.name for device in devices)
+
+    return fits if rich else lambda devices: len(devices) <= DEVICES_PER_SLICE
 
 
 def _rich(device: Device) -> bool:
@@ -150,7 +156,9 @@ def _laid(offer: Offer, home: Home, before: Iterable[ResourceSlice]) -> tuple[Re
     if not offer.devices:
         return ()
     beginning, known = stem(home.driver, home.node, offer.name), tuple(before)
-    devices = laid_out([part.devices for part in offer.slices], _stood(known, beginning, False), _fits)
+    devices = laid_out(
+        [part.devices for part in offer.slices], _stood(known, beginning, False), _fitting(offer)
+    )
     counters = laid_out([offer.counters], _stood(known, beginning, True), _few)
     metadata = ObjectMeta(
         labels={PUBLISHER: home.publisher}, owner_references=() if home.owner is None else (home.owner,)
