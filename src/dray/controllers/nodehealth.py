@@ -46,8 +46,8 @@ SILENCE: Final = 40.0
 """Seconds without a sign of life after which a node is lost."""
 DOUBT: Final = 15.0
 """Seconds before that in which the server must have answered twice that nothing was renewed."""
-HOLD: Final = 5.0
-"""Seconds after which nodes are looked at again while most of them look lost."""
+HOLD: Final = 30.0
+"""Seconds after which a node is looked at again while most of them look lost."""
 BEFORE: Final = "dray.dev/ready-before-lost"
 """An annotation: the status of `Ready` when the node was last heard of."""
 WORKERS: Final = 4
@@ -125,6 +125,8 @@ class NodeHealthController:
         if node is None or name not in self._beats:
             return
         await self._ask_about(name)
+        if name not in self._beats:
+            return  # it went meanwhile
         silent = self._is_silent(name)
         if self._hold() and silent:
             self._recorder.record(node, "NodesLookLost", _HELD, warning=True)
@@ -150,20 +152,24 @@ class NodeHealthController:
             lease: Lease | None = await self._client.get(Lease, name, LEASES)
         except NotFound:
             lease = None
-        if lease is not None and lease.spec.renew_time != self._beats[name][0]:
+        known = self._beats.get(name)
+        if lease is not None and known is not None and lease.spec.renew_time != known[0]:
             self._beat(lease)
-        else:
+        elif known is not None:
             self._doubted.setdefault(name, self._clock.monotonic())
 
     def _hold(self) -> bool:
         # Those in doubt count: nodes that went at one time are not all found silent at one time.
-        holding = most_are_lost(len(self._doubted), len(self._beats))
+        known = min(len(self._beats), len(self._nodes))  # leases may be left of nodes that are gone
+        holding = most_are_lost(len(self._doubted), known)
         if holding != self.holding:
             self.holding = holding
             if holding:
-                self._log.error(_HELD, silent=len(self._doubted), nodes=len(self._beats))
+                self._log.error(_HELD, silent=len(self._doubted), nodes=known)
             else:
                 self._log.info("most nodes give signs of life again")
+                for name in self._doubted:
+                    self.queue.add(name)
         return holding
 
     async def _say(self, node: Node, health: Health) -> None:

@@ -48,8 +48,16 @@ class Deaf:
         self._inner = inner
         self.address, self.stream, self.close = inner.address, inner.stream, inner.close
         self.deaf = False
+        self.held: asyncio.Event | None = None
+        """What answers wait for."""
+
+    @property
+    def is_holding(self) -> bool:
+        return self.held is not None and not self.held.is_set()
 
     async def request(self, request: Request, **how: Any) -> Any:
+        if self.held is not None and request.method == "GET" and "/leases/" in request.path:
+            await self.held.wait()
         if self.deaf and request.method == "GET" and "/leases/" in request.path:
             raise Unreachable("nobody answers")
         return await self._inner.request(request, **how)
@@ -99,7 +107,7 @@ class Watch(World):
             await asyncio.sleep(0.01)
             for queue in queues:
                 queue.add_due()
-            while not all(queue.idle for queue in queues):
+            while not all(queue.idle for queue in queues) and not self.way.is_holding:
                 await asyncio.sleep(0.001)
 
     async def taints(self, name: str) -> list[tuple[str, str]]:
@@ -252,3 +260,18 @@ async def test_no_pod_leaves_a_lost_node_while_most_look_lost(tmp_path):
         assert not await here.leaving("p")
         await here.turn(20, *names[:4])
         await here.until(lambda: here.leaving("p"))
+
+
+async def test_a_node_that_is_deleted_while_it_is_asked_about_troubles_nobody(tmp_path):
+    async with watch(tmp_path) as here, here.kept():
+        await here.make(node("a"), node("b"))
+        await here.beat("a", "b")
+        asked = asyncio.Event()
+        here.way.held = asked
+        here.clock.advance(30)
+        await here.beat("b")
+        await here.client.delete(Node, "a")
+        await asyncio.sleep(0.1)
+        asked.set()
+        await here.turn(60, "b")
+        assert await here.taints("b") == []
