@@ -75,9 +75,10 @@ class Bench:
         """Prepare a claim that may not be prepared; what the driver says about it."""
         answer = entry_of(await self.line.prepare(ref), ref)
         if not answer.error:
-            raise Wrong(f"{what} was prepared: {_shown(answer)}")
+            raise Wrong(f"{what} was prepared: {answer}")
         if answer.devices:
-            raise Wrong(f"{what} was refused and has devices all the same: {_shown(answer)}")
+            names = ", ".join(made.device for made in answer.devices)
+            raise Wrong(f"{what} was refused and has devices all the same: {names}")
         await self.line.prepare()  # it still answers
         return answer.error
 
@@ -134,12 +135,10 @@ def judge(answer: Answer, spares: Sequence[Spare]) -> None:
     if wanted - got:
         pool, device = min(wanted - got)
         raise Wrong(f"device `{pool}/{device}` of the claim is missing in the answer")
+    if len(answer.devices) > len(wanted):
+        raise Wrong(f"a device of the claim is there more than once in the answer: {answer}")
     requests = {f"{REQUEST}-{i}" for i in range(len(spares))}
     for made in answer.devices:
         if set(made.requests) - requests:
             raise Wrong(f"the claim has no request `{min(set(made.requests) - requests)}`")
     cdifiles.well_named(answer.cdi)
-
-
-def _shown(answer: Answer) -> str:
-    return ", ".join(f"{made.pool}/{made.device}" for made in answer.devices) or "without devices"

@@ -25,6 +25,8 @@ from dray.wire import services, sockets
 PATIENCE: Final = 30.0
 """Seconds that a driver has for an answer, and for coming back."""
 _PAUSE: Final = 0.1
+_LONGEST: Final = 200
+"""Characters of a failure that are shown."""
 _VERSIONS: Final[Mapping[str, services.Service]] = MappingProxyType(
     {"v1": services.DRA_V1, "v1beta1": services.DRA_V1BETA1}
 )
@@ -59,6 +61,14 @@ class Answer:
     @property
     def cdi(self) -> tuple[str, ...]:
         return tuple(name for device in self.devices for name in device.cdi)
+
+    def __str__(self) -> str:
+        devices = (
+            f"{each.pool}/{each.device} for {', '.join(each.requests) or 'all requests'} "
+            f"as {', '.join(each.cdi) or 'nothing'}"
+            for each in self.devices
+        )
+        return f"error `{self.error}`" if self.error else "; ".join(devices) or "no devices"
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +111,7 @@ class Line:
                 if asyncio.get_running_loop().time() > end:
                     raise Wrong(
                         f"the driver does not answer {PATIENCE:g} seconds after it was restarted: "
-                        f"{_said(refused)}"
+                        f"{said(refused)}"
                     ) from None
             await asyncio.sleep(_PAUSE)
 
@@ -109,7 +119,7 @@ class Line:
         try:
             return await self._ask(method, claims, version or self.introduction.versions[0], PATIENCE)
         except grpc.aio.AioRpcError as refused:
-            raise Wrong(f"{method} failed as a whole with {_said(refused)}") from None
+            raise Wrong(f"{method} failed as a whole with {said(refused)}") from None
 
     async def _ask(self, method: str, claims: Sequence[Ref], version: str, patience: float) -> Any:
         stub = self._stubs[version]
@@ -134,8 +144,10 @@ def _answer(entry: Any) -> Answer:
     return Answer(devices, str(entry.error))
 
 
-def _said(refused: grpc.aio.AioRpcError) -> str:
-    return f"{refused.code().name}: {refused.details()}"
+def said(refused: grpc.aio.AioRpcError) -> str:
+    """A failure in a line; what drivers say in the middle of a fault may be long."""
+    details = " ".join(str(refused.details()).split())
+    return f"{refused.code().name}: {details if len(details) <= _LONGEST else details[:_LONGEST] + '…'}"
 
 
 async def registration(socket: Path) -> Any:
@@ -148,7 +160,7 @@ async def registration(socket: Path) -> Any:
         except grpc.aio.AioRpcError as refused:
             if refused.code() is grpc.StatusCode.UNIMPLEMENTED:
                 return None
-            raise InputError(f"nobody answers at `{socket}`: {_said(refused)}") from None
+            raise InputError(f"nobody answers at `{socket}`: {said(refused)}") from None
 
 
 async def introduced(socket: Path, driver: str) -> Introduction:
@@ -181,7 +193,7 @@ async def _answered(endpoint: Path) -> tuple[str, ...]:
                 await services.Stub(channel, service).call("NodePrepareResources", request, timeout=PATIENCE)
             except grpc.aio.AioRpcError as refused:
                 if refused.code() is not grpc.StatusCode.UNIMPLEMENTED:
-                    refusals.append(_said(refused))
+                    refusals.append(said(refused))
                 continue
             found.append(name)
     if not found:

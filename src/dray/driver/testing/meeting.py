@@ -11,7 +11,7 @@ import grpc.aio
 from dray.api.resource import ResourceSlice
 from dray.driver.testing import stock
 from dray.driver.testing.bench import Bench
-from dray.driver.testing.line import PATIENCE, registration
+from dray.driver.testing.line import PATIENCE, registration, said
 from dray.driver.testing.verdicts import NotTried, Wrong
 from dray.values.names import driver_name
 from dray.wire import services, sockets
@@ -39,7 +39,7 @@ async def registers(bench: Bench) -> None:
         try:
             await stub.call("NotifyRegistrationStatus", status, timeout=PATIENCE)
         except grpc.aio.AioRpcError as refused:
-            raise Wrong(f"NotifyRegistrationStatus: {refused.code().name}: {refused.details()}") from None
+            raise Wrong(f"NotifyRegistrationStatus: {said(refused)}") from None
     await bench.line.back()
 
 
@@ -81,7 +81,7 @@ async def health(bench: Bench) -> None:
     except StopAsyncIteration:
         raise Wrong(f"the stream of `{offered[0]}` ended without a word") from None
     except grpc.aio.AioRpcError as refused:
-        raise Wrong(f"`{offered[0]}` is offered: {refused.code().name}: {refused.details()}") from None
+        raise Wrong(f"`{offered[0]}` is offered: {said(refused)}") from None
     slices = (await bench.client.list(ResourceSlice)).items
     known = {
         (each.spec.pool.name, device.name)
