@@ -6,9 +6,12 @@ import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 
+from dray.api.jsontext import write_json
 from dray.client.changes import MergePatch
+from dray.clock import SystemClock
 from dray.node.drivers import DeviceHealth
 from dray.node.runtime.process import ProcessRuntime
+from dray.telemetry.logs import Log
 from tests.unit.node.stage import NODE, POD, Document, Stage, ToyDriver, container, played, pod, until
 
 GENERATED = "p-gpu-x7k2p"
@@ -130,6 +133,31 @@ def test_k17_a_static_pod_with_a_claim_is_refused(tmp_path: Path) -> None:
             seen = await stage.phase("p", "Failed")
             assert seen["status"]["reason"] == "StaticPodWithClaims"
             assert seen["status"]["message"]
+            assert stage.driver.asked == []
+
+    played(tmp_path, work)
+
+
+def test_k17_a_file_that_describes_a_pod_with_a_claim_is_refused_with_a_reason(tmp_path: Path) -> None:
+    """The same for the file itself: the pod is not even made, and the log says why."""
+
+    async def work(stage: Stage) -> None:
+        folder, lines = tmp_path / "static", list[str]()
+        folder.mkdir()
+        (folder / "claims.json").write_bytes(write_json(pod("claims", claim="gpus")))
+        (folder / "plain.json").write_bytes(write_json(pod("plain")))
+
+        def took(line: bytes) -> bool:
+            lines.append(line.decode())
+            return True
+
+        async with stage.agent(static_pods=folder, log=Log(took, SystemClock())):
+            await stage.phase_of_any(f"plain-{NODE}", "Running")
+            assert [one["metadata"]["name"] for one in (await stage.admin.list(POD)).items] == [
+                f"plain-{NODE}"
+            ]
+            (said,) = [line for line in lines if "claims.json" in line]
+            assert "a pod from a file cannot have claims" in said
             assert stage.driver.asked == []
 
     played(tmp_path, work)

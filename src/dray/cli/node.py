@@ -78,6 +78,11 @@ _FOLDER = click.Path(path_type=Path, file_okay=False)
     help="The port on which it answers for logs; 0 takes any that is free.",
 )
 @click.option(
+    "--static-pods",
+    type=_FOLDER,
+    help="Run the pods that files in this folder describe; they cannot have claims.",
+)
+@click.option(
     "--stop-pods",
     is_flag=True,
     help="Stop containers when the agent stops; the next one starts them again. They run on otherwise.",

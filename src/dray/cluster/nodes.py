@@ -42,6 +42,7 @@ class NodeOptions:
     listen: str = ""
     port: int | None = PORT
     authority: bytes = field(default=b"", repr=False)
+    static_pods: Path | None = None
     stop_pods: bool = False
     log: Log = field(default_factory=silent)
 
@@ -69,6 +70,7 @@ def agent(client: Client, options: NodeOptions) -> Agent:
             port=options.port,
             listen=options.listen,
             authority=options.authority,
+            static_pods=options.static_pods,
             stop_pods=options.stop_pods,
             log=options.log,
         ),

@@ -42,6 +42,7 @@ from dray.node.restarts import Pace
 from dray.node.runtime.base import Runtime
 from dray.node.shop import Shop
 from dray.node.slices import PublishedSlices
+from dray.node.statics import StaticPods
 from dray.telemetry.logs import Log, silent
 
 FIRST_LOOK_SECONDS: Final = 5.0
@@ -107,6 +108,8 @@ class NodeChoices:
     """The address to listen on; the node's own when empty."""
     authority: bytes = field(default=b"", repr=False)
     """The certificate (PEM) by which callers are known."""
+    static_pods: Path | None = None
+    """Where files describe pods that the node runs by itself."""
     stop_pods: bool = False
     """Whether containers are stopped when the agent ends, to be started again by the next one."""
     pace: Pace = field(default_factory=Pace)
@@ -235,6 +238,8 @@ class Agent:
                 informer.listen(added=pods.see, updated=pods.changed, deleted=pods.vanish)
 
             living = tasks.create_task(pods.run(informer.all, follow))
+            if (folder := self._choices.static_pods) is not None:
+                tasks.create_task(StaticPods(self._client, self.name, folder, self._log).run())
             await pods.begun.wait()
             self._log.info("the agent takes pods", node=self.name, pods=len(informer), logs_at=self.address)
             self.ready.set()

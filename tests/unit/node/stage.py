@@ -188,6 +188,15 @@ class Stage:
     async def phase(self, name: str, phase: str) -> Document:
         return await self.until(name, lambda seen: seen["status"]["phase"] == phase)
 
+    async def phase_of_any(self, name: str, phase: str) -> Document:
+        """A pod in a phase, which may not even be there yet."""
+
+        async def is_there() -> bool:
+            return any(one["metadata"]["name"] == name for one in (await self.admin.list(POD)).items)
+
+        await until(is_there)
+        return await self.phase(name, phase)
+
     async def gone(self, name: str) -> None:
         async def is_gone() -> bool:
             try:

@@ -65,7 +65,8 @@ def _pod(change: Change, node: str) -> Complaints:
         return
     if node_name(change.old_document or {}) != node:
         yield f'node "{node}" can only {change.operation} pods bound to itself'
-    if change.operation == UPDATE:
+    # A delete that leaves a pod its time of grace is a change of the pod, made by the server.
+    if change.operation == UPDATE and change.request.call.verb != "delete":
         yield from _pod_update(change, node)
 
 
