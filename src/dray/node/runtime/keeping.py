@@ -32,7 +32,9 @@ LOG_LIMIT: Final = 10 * 1024 * 1024
 LOG_KEEP: Final = 2
 _ABOUT: Final = "container.json"
 _DRAFT: Final = ".orders"
-_NAME: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
+_UID: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
+_NAME: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?")
+"""Without `_`, which stands between the parts of an id."""
 _ENDS_IN: Final = processes.ENDS_IN + 5.0
 _FINISHES: Final = 20
 _PAUSE: Final = 0.1
@@ -100,9 +102,9 @@ class Keepers:
 
     def prepare(self, launch: Launch) -> Path | Started | NotStarted:
         """Make the directory of a container that is not there yet."""
-        for what, name in (("uid", launch.pod_uid), ("container", launch.name)):
-            if not _NAME.fullmatch(name) or len(name) > 100:
-                message = f"{what} `{name}`: expected letters, digits and `- . _`, not more than 100"
+        for what, name, form in (("uid", launch.pod_uid, _UID), ("container", launch.name, _NAME)):
+            if not form.fullmatch(name) or len(name) > 100:
+                message = f"{what} `{name}`: expected letters, digits, `-` and `.`, not more than 100"
                 return NotStarted("CreateContainerConfigError", message)
         home = self.home(launch.id)
         try:

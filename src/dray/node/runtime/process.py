@@ -11,6 +11,7 @@ session.
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -41,7 +42,12 @@ class ProcessRuntime:
         home = self._keepers.prepare(launch)
         if not isinstance(home, Path):
             return home
-        answer = await self._keepers.start(launch, _orders(launch, home))
+        try:
+            orders = _orders(launch, home)
+        except OSError as failed:
+            shutil.rmtree(home, ignore_errors=True)
+            return NotStarted("CreateContainerError", f"cannot prepare `{home}`: {failed}")
+        answer = await self._keepers.start(launch, orders)
         return Started(answer.id, _notes(launch)) if isinstance(answer, Started) else answer
 
     async def wait(self, container: ContainerId) -> Exit:

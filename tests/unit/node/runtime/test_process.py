@@ -62,7 +62,7 @@ def test_without_a_command_nothing_is_guessed(machine: Machine):
     assert list(machine.containers.iterdir()) == []
 
 
-@pytest.mark.parametrize("name", ["../../etc", "a/b", ".", "..", "", "a\nb", "x" * 300])
+@pytest.mark.parametrize("name", ["../../etc", "a/b", ".", "..", "", "a\nb", "a_b", "x" * 300])
 def test_a_name_cannot_lead_out_of_the_directory(machine: Machine, name: str):
     answer = run(machine.runtime().start(machine.launch("true", name=name, log=machine.root / "log")))
     assert isinstance(answer, NotStarted)
