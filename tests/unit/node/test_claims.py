@@ -9,6 +9,7 @@ import pytest
 from dray.api.resource import ResourceClaim
 from dray.client.changes import MergePatch
 from dray.client.failures import NotFound
+from dray.client.tempo import Tempo
 from dray.node.answers import Ready
 from dray.node.checkpoint import Checkpoint
 from dray.node.drivers import Failure, Fault
@@ -242,19 +243,44 @@ async def test_a_reply_without_an_entry_is_a_failure_that_says_so(tmp_path):
         await here.ready(a)
 
 
+async def never(_seconds: float) -> None:
+    await asyncio.Event().wait()
+
+
 async def test_a_driver_that_comes_ends_the_pause_of_those_who_wait_for_it(tmp_path):
-    async with site(tmp_path) as here, here.agent():
-        await here.claimed("c")
-        a = await here.bound("a", "c")
-        here.registered.drivers.clear()
-        for _ in range(8):
+    async with site(tmp_path) as here:
+        here.tempo = Tempo(sleep=never)
+        async with here.agent():
+            await here.claimed("c")
+            a = await here.bound("a", "c")
+            here.registered.drivers.clear()
             assert why(await here.office.prepare(a))[0] == "DriverNotRegistered"
-        pausing = asyncio.create_task(here.office.pause(a.metadata.uid))
-        await asyncio.sleep(0.01)
-        here.registered.drivers.append(here.gpu)
-        here.office.nudge()
-        await pausing
-        await here.ready(a)
+            pausing = asyncio.create_task(here.office.pause(a.metadata.uid))
+            await asyncio.sleep(0.01)
+            assert not pausing.done()
+            here.registered.drivers.append(here.gpu)
+            here.office.nudge()
+            await pausing
+            await here.ready(a)
+
+
+async def test_a_claim_that_was_given_back_ends_the_pause_of_those_who_wait_for_it(tmp_path):
+    async with site(tmp_path) as here:
+        here.tempo = Tempo(sleep=never)
+        async with here.agent():
+            await here.claimed("c")
+            a, b = await here.bound("a", "c"), await here.bound("b", "c")
+            await here.ready(a)
+            here.gpu.fails["unprepare"] = "busy"
+            assert why(await here.office.release(a.metadata.uid))[0] == "UnprepareFailed"
+            assert why(await here.office.prepare(b))[0] == "ClaimBeingReleased"
+            pausing = asyncio.create_task(here.office.pause(b.metadata.uid))
+            await asyncio.sleep(0.01)
+            assert not pausing.done()
+            here.gpu.fails.clear()
+            await here.released(a)
+            await pausing
+            await here.ready(b)
 
 
 # --- numbers ---
