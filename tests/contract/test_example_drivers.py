@@ -2,25 +2,37 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import tokenize
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from dray.api.classic import ClassicClaim
 from dray.api.codec import to_document
 from dray.api.resource import Device, ResourceSlice, ResourceSliceSpec
+from dray.client.client import Client
 from dray.cluster import fleet
-from dray.driver import Claim, Driver, Got, Pool, Quantity, Setting
+from dray.driver import Claim, ClassicDriver, Driver, Got, Pool, Quantity, Setting
+from dray.driver.classic import ClassicController
 from dray.driver.devices import pools_of
+from dray.driver.inventory import tell
+from dray.driver.negotiating import ControllerChoices, Negotiation
 from dray.driver.testing import Choices, Verdict, examine
+from dray.driver.testing.suite import CLASSIC_CHECKS
 from dray_examples.cpu.driver import Cpu
+from dray_examples.env.classic import ClassicEnv
 from dray_examples.env.driver import Env, Variables
 from dray_examples.first.driver import Dice
+from dray_examples.fpga.driver import Fpga
 from dray_examples.gpu.driver import Gpu, GpuConfig, Sharing
 from dray_examples.nic.driver import Nic
-from tests.contract.kitted import kitted, short_folder
+from tests.contract.classic import classic_class
+from tests.contract.kitted import NODE, kitted, short_folder
 from tests.contract.servers import reaching
 from tests.outside import ROOT
 
@@ -65,6 +77,71 @@ async def test_a_driver_of_the_kit_passes_the_suite(make, untried):
     }
     assert set(found) == untried, found
     assert not report.count(Verdict.NO), found
+
+
+@asynccontextmanager
+async def allocating(controller: ClassicController, client: Client, **choices: Any) -> AsyncIterator[None]:
+    """The controller of a classic driver while the block lasts; it runs inside the test."""
+    negotiation = Negotiation(client, controller, ControllerChoices(**choices))
+    task = asyncio.create_task(negotiation.run())
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+
+
+CLASSIC: tuple[tuple[type[ClassicDriver], dict[str, Any]], ...] = (
+    (ClassicEnv, {"env": {"greeting": "hello"}}),
+    (Fpga, {"bitstream": "filter"}),
+)
+
+
+@pytest.mark.parametrize(("make", "parameters"), CLASSIC, ids=[row[0].__name__ for row in CLASSIC])
+async def test_a_classic_driver_of_the_kit_passes_the_suite(make, parameters, monkeypatch):
+    with short_folder() as folder:
+        monkeypatch.setenv("FPGA_CARDS", str(folder / "cards"))
+        async with (
+            reaching("inside", folder) as reach,
+            kitted(make, reach.client(), folder) as driver,
+        ):
+            client = reach.client()
+            await client.create(classic_class("mine", make.name))
+            await client.create(
+                {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "fpga-system"}}
+            )
+            await tell(client, make.name, "fpga-system", NODE, {"cards": "card-0"})
+            async with allocating(make.controller(), client, inventory=True, namespace="fpga-system"):
+                choices = Choices(
+                    driver.socket,
+                    cdi_dir=driver.cdi,
+                    restart=driver.restart,
+                    parameters=parameters,
+                    class_name="mine",
+                )
+                report = await examine(client, choices)
+                left = (await client.list(ClassicClaim)).items
+    assert {each.check: each.why for each in report.outcomes if each.verdict is not Verdict.YES} == {}
+    assert [each.check for each in report.outcomes] == [check.name for check in CLASSIC_CHECKS]
+    assert (report.driver, report.versions, left) == (make.name, ("classic",), ())
+
+
+async def test_a_classic_driver_without_a_class_is_not_tried():
+    with short_folder() as folder:
+        async with (
+            reaching("inside", folder) as reach,
+            kitted(ClassicEnv, reach.client(), folder) as driver,
+        ):
+            report = await examine(
+                reach.client(), Choices(driver.socket, only=["prepare", "prepare-unknown"])
+            )
+    assert {each.check: (each.verdict.value, each.why) for each in report.outcomes} == {
+        "prepare": (
+            "not tried",
+            "nobody said of which ResourceClass claims should be: give --class NAME",
+        ),
+        "prepare-unknown": ("yes", ""),
+    }
 
 
 def code_lines(path: Path) -> int:

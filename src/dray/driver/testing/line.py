@@ -170,7 +170,7 @@ async def introduced(socket: Path, driver: str) -> Introduction:
         if told.type != services.DRA_PLUGIN:
             raise InputError(
                 f"`{told.name}` at `{socket}` is a `{told.type}`; the suite examines drivers that register "
-                f"as `{services.DRA_PLUGIN}`"
+                f"as `{services.DRA_PLUGIN}` or `{services.RESOURCE_PLUGIN}`"
             )
         endpoint = Path(told.endpoint) if told.endpoint else socket
         offered = tuple(told.supported_versions)

@@ -13,17 +13,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-import grpc.aio
-
 from dray.api.resource import ResourceClaim, ResourceSlice
 from dray.client.client import Client
 from dray.client.failures import ClientError
-from dray.driver.testing import givingback, meeting, preparing, restarting, stock
+from dray.driver.testing import classic, givingback, meeting, preparing, restarting, stock
 from dray.driver.testing.bench import Bench
-from dray.driver.testing.line import open_line
+from dray.driver.testing.line import open_line, registration
 from dray.driver.testing.verdicts import NotTried, Outcome, Verdict, Wrong
 from dray.driver.testing.ward import Terms, Ward
 from dray.errors import InputError
+from dray.wire import services, sockets
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +30,7 @@ class Check:
     """Something that is true of a good driver, how it is found out, and what helps when it is not."""
 
     name: str
-    run: Callable[[Bench], Awaitable[None]]
+    run: Callable[[Any], Awaitable[None]]
     hint: str
 
     @property
@@ -81,6 +80,20 @@ CHECKS: Final = (
 )
 """Every check, in the order in which they run."""
 
+CLASSIC_CHECKS: Final = (
+    Check("prepare", classic.prepare, "answer with the names of CDI devices that are described by then"),
+    Check("idempotent", classic.idempotent, f"{_LOCAL}; agents call again whenever they are not sure"),
+    Check("prepare-unknown", classic.unknown, "answer with the code NOT_FOUND"),
+    Check("concurrent", classic.concurrent, "take a lock per claim; agents may call at the same time"),
+    Check("unprepare-twice", classic.twice, "what is not there is already given back: no error"),
+    Check("late-prepare", classic.late, "read the claim anew for every prepare"),
+    Check("restart", classic.restart, f"{_LOCAL}, at least until the claim is given back"),
+    Check("reboot", classic.reboot, "write the CDI file again when it is not there, whatever you remember"),
+)
+"""The checks of drivers for classic claims."""
+
+Tidy = Callable[[], Awaitable[None]]
+
 
 @dataclass(frozen=True, slots=True)
 class Choices:
@@ -94,6 +107,8 @@ class Choices:
     restart: Callable[[], Awaitable[None]] | None = None
     parameters: Mapping[str, Any] | None = None
     """Opaque parameters for every claim."""
+    class_name: str = ""
+    """The class of classic claims."""
     only: Collection[str] = ()
 
 
@@ -129,44 +144,71 @@ def chosen(names: Collection[str]) -> tuple[Check, ...]:
 
 async def examine(client: Client, choices: Choices, tracking: Tracking = iter) -> Report:
     """Hold a driver against the checks; `tracking` sees them go by."""
-    checks = chosen(choices.only)
+    chosen(choices.only)
+    told = await registration(choices.socket)
+    if told is not None and told.type == services.RESOURCE_PLUGIN:
+        return await _examine_classic(client, choices, told, tracking)
     async with open_line(choices.socket, choices.driver) as line:
         driver = line.introduction.driver
         slices = (await client.list(ResourceSlice)).items
         node = stock.node_of(slices, driver, choices.node)
         claims = (await client.list(ResourceClaim)).items
         spares = stock.spares(slices, claims, driver, node)
-        parameters = None if choices.parameters is None else dict(choices.parameters)
-        ward = Ward(client, Terms(driver, parameters))
+        ward = Ward(client, _terms(driver, choices))
         bench = Bench(choices.socket, line, client, ward, node, spares, choices.cdi_dir, choices.restart)
-        outcomes = []
-        await ward.open()
-        try:
-            for check in tracking(checks):
-                outcomes.append(await _outcome(check, bench))
-        finally:
-            await ward.close()
-        return Report(driver, line.introduction.versions, node, tuple(outcomes))
+
+        async def tidy() -> None:
+            if ward.made:
+                with contextlib.suppress(Wrong):
+                    await line.unprepare(*ward.made)
+
+        outcomes = await _outcomes(tracking(chosen(choices.only)), bench, ward, tidy)
+        return Report(driver, line.introduction.versions, node, outcomes)
 
 
-async def _outcome(check: Check, bench: Bench) -> Outcome:
+async def _examine_classic(client: Client, choices: Choices, told: Any, tracking: Tracking) -> Report:
+    async with sockets.channel(told.endpoint or choices.socket) as channel:
+        line = classic.ClassicLine(channel)
+        ward = classic.ClassicWard(client, _terms(told.name, choices), choices.class_name)
+        bench = classic.ClassicBench(line, ward, choices.cdi_dir, choices.restart)
+
+        async def tidy() -> None:
+            for ref in ward.made:
+                with contextlib.suppress(Wrong):
+                    await line.unprepare(ref.uid)
+
+        checks = tuple(each for each in CLASSIC_CHECKS if not choices.only or each.name in choices.only)
+        outcomes = await _outcomes(tracking(checks), bench, ward, tidy)
+        return Report(told.name, ("classic",), choices.node, outcomes)
+
+
+def _terms(driver: str, choices: Choices) -> Terms:
+    return Terms(driver, None if choices.parameters is None else dict(choices.parameters))
+
+
+async def _outcomes(checks: Iterable[Check], bench: Any, ward: Ward, tidy: Tidy) -> tuple[Outcome, ...]:
+    outcomes = []
+    await ward.open()
+    try:
+        for check in checks:
+            outcomes.append(await _outcome(check, bench))
+            await tidy()
+            with contextlib.suppress(ClientError):
+                await ward.clear()
+    finally:
+        await tidy()
+        await ward.close()
+    return tuple(outcomes)
+
+
+async def _outcome(check: Check, bench: Any) -> Outcome:
     try:
         await check.run(bench)
     except Wrong as wrong:
-        return Outcome(check.name, Verdict.NO, str(wrong), check.hint)
+        return Outcome(check.name, Verdict.NO, str(wrong), check.hint, check.title)
     except NotTried as missing:
-        return Outcome(check.name, Verdict.NOT_TRIED, str(missing))
+        return Outcome(check.name, Verdict.NOT_TRIED, str(missing), "", check.title)
     except ClientError as refused:
-        return Outcome(check.name, Verdict.NOT_TRIED, f"the API server objects: {refused}")
-    finally:
-        await _tidied(bench)
-    return Outcome(check.name, Verdict.YES)
-
-
-async def _tidied(bench: Bench) -> None:
-    """Give back and remove what a check left, as far as the driver lets us."""
-    if bench.ward.made:
-        with contextlib.suppress(Wrong, grpc.aio.AioRpcError):
-            await bench.line.unprepare(*bench.ward.made)
-    with contextlib.suppress(ClientError):
-        await bench.ward.clear()
+        why = f"the API server objects: {refused}"
+        return Outcome(check.name, Verdict.NOT_TRIED, why, "", check.title)
+    return Outcome(check.name, Verdict.YES, title=check.title)

@@ -28,6 +28,8 @@ class Outcome:
     verdict: Verdict
     why: str = ""
     hint: str = ""
+    title: str = ""
+    """What is true of a good driver."""
 
 
 class Wrong(DrayError):  # noqa: N818 - what is the case

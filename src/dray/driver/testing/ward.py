@@ -58,6 +58,10 @@ class Ward:
         self._made: list[Ref] = []
         self._namespace_is_ours = False
 
+    def fresh(self, what: str) -> str:
+        """A name that no other object of any run has."""
+        return f"{what}-{self._run}-{next(self._numbers)}"
+
     async def open(self) -> None:
         """Make sure of the namespace."""
         document = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
@@ -110,7 +114,7 @@ class Ward:
 
     async def bare(self, count: int = 1, name: str = "") -> Ref:
         """A claim that has nothing yet."""
-        name = name or f"claim-{self._run}-{next(self._numbers)}"
+        name = name or self.fresh("claim")
         requests = [
             {"name": f"{REQUEST}-{i}", "exactly": {"deviceClassName": NAMESPACE}} for i in range(count)
         ]
@@ -154,7 +158,7 @@ class Ward:
 
     async def pod(self, ref: Ref) -> Document:
         """A pod that uses a claim, as an entry of its reservations."""
-        name = f"pod-{self._run}-{next(self._numbers)}"
+        name = self.fresh("pod")
         document = {
             "apiVersion": "v1",
             "kind": "Pod",
