@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import time
 
 import pytest
 
@@ -19,6 +20,15 @@ GUIDES = [
 ]
 
 
+def _end(process: int) -> None:
+    """Let a process end what it started, and end it by force when it does not."""
+    os.kill(process, signal.SIGTERM)
+    for _ in range(100):
+        os.kill(process, 0)
+        time.sleep(0.1)
+    os.kill(process, signal.SIGKILL)
+
+
 @pytest.mark.parametrize("guide", GUIDES)
 def test_a_guide_shows_what_happens(guide, tmp_path, kubectl_program):
     (tmp_path / "examples").symlink_to(ROOT / "examples")
@@ -27,5 +37,5 @@ def test_a_guide_shows_what_happens(guide, tmp_path, kubectl_program):
     finally:
         for file in tmp_path.glob("*.pid"):  # a guide that goes wrong does not come to its end
             with contextlib.suppress(ProcessLookupError, ValueError):
-                os.kill(int(file.read_text()), signal.SIGKILL)
+                _end(int(file.read_text()))
     assert not wrong, f"{guide}\n" + "\n".join(map(str, wrong))
