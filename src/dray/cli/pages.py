@@ -131,6 +131,21 @@ def _measures(rows: Mapping[str, Measure]) -> str:
     return _table(["metric", "type", "labels", "about"], cells)
 
 
+def driver_checks() -> str:
+    """Every check of `dray driver conformance`."""
+    from dray.driver.testing.suite import CHECKS, CLASSIC_CHECKS
+
+    titles = ["check", "what is true of a good driver", "hint"]
+    return _page(
+        "Checks of drivers",
+        "What `dray driver conformance` holds a driver against, in this order.",
+        _table(titles, ([f"`{each.name}`", each.title, each.hint] for each in CHECKS)),
+        "## Drivers for classic claims",
+        "Those that register as `ResourcePlugin` (KEP-3063).",
+        _table(titles, ([f"`{each.name}`", each.title, each.hint] for each in CLASSIC_CHECKS)),
+    )
+
+
 def lint_rules() -> str:
     """Every rule of lint, with a manifest that breaks it."""
     rows = [[f"[`{rule.id}`](#{rule.id})", rule.severity.value, rule.about] for rule in RULES.values()]
@@ -304,6 +319,7 @@ PAGES: Mapping[str, tuple[str, Callable[[], str]]] = MappingProxyType(
         "limits": ("Limits", limits),
         "server-limits": ("Limits of the server", server_limits),
         "metrics": ("Metrics", metrics),
+        "driver-checks": ("Checks of drivers", driver_checks),
     }
 )
 """Every page: its file, its title, what makes it."""
