@@ -1,0 +1,86 @@
+"""The way from a pod that is bound to devices that are ready, timed call by call inside one process.
+
+A cluster with one node runs here, its server included, with containers that are only pretended. Two calls are
+watched: what the agent does for a pod's claims as a whole, and inside of it what the driver is asked over its
+socket. The difference is the agent's own: reading the claim, the record on disk, the word to the server.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from bench.node import Lives, pod, template, until
+from dray.api.core import Pod
+from dray.client.client import Client
+from dray.client.inprocess import InProcess
+from dray.cluster.components import Component
+from dray.cluster.control import ServerOptions
+from dray.cluster.up import UpOptions, running
+from dray.node import claims, lines
+from dray.server.call import AUTHENTICATED, MASTERS
+
+
+async def timed(count: int) -> tuple[list[float], list[float]]:
+    """Seconds that the agent added, and that the driver's call took, for each of so many pods."""
+    with tempfile.TemporaryDirectory(prefix="dray-") as folder:
+        options = UpOptions(
+            ServerOptions(Path(folder), port=0),
+            Component(elect=False),
+            Component(elect=False, upkeep=True),
+            nodes=1,
+            runtime="fake",
+        )
+        async with running(options) as cluster:
+            await cluster.ready()
+            app = cluster.server.app
+            client = Client(InProcess(app, "admin", (MASTERS, AUTHENTICATED)))
+            async with Lives(client).watched() as lives:
+                await client.create(template("gpu", "gpu"))
+                with _watched() as (whole, calls):
+                    for number in range(count):
+                        await _lived(client, lives, f"p{number}")
+        return [all_of_it - call for all_of_it, call in zip(whole, calls, strict=True)], calls
+
+
+async def _lived(client: Client, lives: Lives, name: str) -> None:
+    await client.create(pod(name, "gpu"))
+    await until(lambda: name in lives.ran)
+    await client.delete(Pod, name, "default")
+    await until(lambda: name in lives.gone)
+
+
+@contextmanager
+def _watched() -> Iterator[tuple[list[float], list[float]]]:
+    whole: list[float] = []
+    calls: list[float] = []
+    # Only what led to a call counts: a pod that is ready is asked for again now and then.
+    with (
+        _timing(claims.Claims, "prepare", whole, lambda: len(calls)),
+        _timing(lines.DraLine, "prepare", calls),
+    ):
+        yield whole, calls
+
+
+@contextmanager
+def _timing(
+    owner: Any, name: str, found: list[float], turns: Callable[[], int] = lambda: -1
+) -> Iterator[None]:
+    original = getattr(owner, name)
+
+    async def timed_call(*given: Any) -> Any:
+        before, begun = turns(), time.perf_counter()
+        answer = await original(*given)
+        if before < 0 or turns() > before:
+            found.append(time.perf_counter() - begun)
+        return answer
+
+    setattr(owner, name, timed_call)
+    try:
+        yield
+    finally:
+        setattr(owner, name, original)
