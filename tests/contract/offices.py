@@ -245,7 +245,7 @@ def why(answer: Ready | Refusal | Waiting | None) -> tuple[str, str]:
 @asynccontextmanager
 async def site(directory: Path, *, ledger: bool = True) -> AsyncIterator[Site]:
     """A server with a node on it while the block lasts; without a ledger it lets others make mistakes."""
-    async with serving(ServerOptions(directory / "server", "memory:", ledger=ledger)) as server:
+    async with serving(ServerOptions(directory / "server", "memory:", port=0, ledger=ledger)) as server:
         reach = Reach("inside", server)
         here = Site(reach, directory)
         try:

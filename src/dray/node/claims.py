@@ -259,6 +259,9 @@ class Claims:
                 why = f"the record of prepared claims cannot be written: {problem}"
                 return Waiting(Reason.NOT_RECORDED, why)
             await self._returning.give_back(self.record.left_by(pod_uid), abandon=abandon)
+            if any(held.state is Stage.LETTING_GO for held in self.record.claims):
+                # Also what no driver was asked for may have been announced.
+                self._returning.nudge()
         present = self._calling.present(plan.drivers_of(self.record.left_by(pod_uid)))
         return remainder(self.record, pod_uid, present)
 

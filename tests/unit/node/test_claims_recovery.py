@@ -251,20 +251,32 @@ async def test_a_preparation_says_whom_to_ask(tmp_path):
         assert standing.spec.claim.uid == made.metadata.uid
 
 
-async def test_a_preparation_of_that_name_that_is_not_ours_is_no_announcement(tmp_path):
-    """Another node took the name: the server would not keep our devices for us."""
+@pytest.mark.parametrize(("node", "claimed"), [("node-b", "c"), (NODE, "d")])
+async def test_a_preparation_of_that_name_that_says_something_else_is_no_announcement(
+    tmp_path, node, claimed
+):
+    """Somebody took the name: the server would not keep our devices for us."""
     async with site(tmp_path) as here, here.agent():
         made = await here.claimed("c")
-        other = {
-            "apiVersion": "dray.dev/v1alpha1",
-            "kind": "Preparation",
-            "metadata": {"name": f"{made.metadata.uid}.{NODE}"},
-            "spec": {
-                "nodeName": "node-b",
-                "claim": {"namespace": "default", "name": "c", "uid": made.metadata.uid},
-            },
-        }
-        await here.make(other)
-        answer = await here.office.prepare(await here.bound("a", "c"))
+        other = {"c": made, "d": await here.claimed("d")}[claimed]
+        named = {"namespace": "default", "name": claimed, "uid": other.metadata.uid}
+        await here.make(
+            {
+                "apiVersion": "dray.dev/v1alpha1",
+                "kind": "Preparation",
+                "metadata": {"name": f"{made.metadata.uid}.{NODE}"},
+                "spec": {"nodeName": node, "claim": named},
+            }
+        )
+        a = await here.bound("a", "c")
+        answer = await here.office.prepare(a)
         assert getattr(answer, "reason", "") == "PreparationNotWritten"
         assert here.gpu.calls == []
+        await here.released(a)
+        if node != NODE:  # what belongs to another node is not ours to delete, and nothing to wait for
+            await here.until(lambda: _claims(here), lambda found: not found)
+            assert await here.standing() == [claimed]
+
+
+async def _claims(here: Site) -> tuple[object, ...]:
+    return here.office.record.claims
