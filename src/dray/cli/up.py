@@ -52,6 +52,11 @@ _GATES = tuple(
     help="What runs containers on nodes: as processes, by runc or crun, or not at all.",
 )
 @click.option(
+    "--rootfs",
+    type=click.Path(path_type=Path, file_okay=False, exists=True),
+    help="The files that containers of the `oci` runtime see.",
+)
+@click.option(
     "--config",
     "profile",
     type=click.Path(path_type=Path, dir_okay=False),
@@ -82,7 +87,7 @@ def _options(chosen: dict[str, Any]) -> UpOptions:
 
     every: GateSet = chosen.pop("gates")
     gates = {name: GateSet.parse(chosen.pop(f"{name}_feature_gates"), every) for name in _COMPONENTS}
-    nodes = {name: chosen.pop(name) for name in ("nodes", "simulated", "runtime")}
+    nodes = {name: chosen.pop(name) for name in ("nodes", "simulated", "runtime", "rootfs")}
     file = chosen.pop("profile")
     server = chosen_server({**chosen, "gates": gates["server"]})
     # Only processes that share a store have somebody to agree with on who leads.

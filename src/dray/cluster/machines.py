@@ -49,6 +49,8 @@ class Ground:
     """The certificate by which the server shows itself to agents."""
     log: Log
     runtime: str = "process"
+    rootfs: Path | None = None
+    """What containers of the `oci` runtime see as their files."""
 
 
 def machine(ground: Ground, number: int) -> Iterator[Kept]:
@@ -63,6 +65,7 @@ def machine(ground: Ground, number: int) -> Iterator[Kept]:
         plugins=sockets / "plugins",
         cdi=(root / "cdi",),
         runtime=ground.runtime,
+        rootfs=ground.rootfs,
         labels=fleet.labels(number),
         capacity=fleet.ROOM,
         port=0,

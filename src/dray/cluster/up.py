@@ -13,6 +13,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from dray.api.core import Node
@@ -51,6 +52,8 @@ class UpOptions:
     """Nodes whose containers and devices are only pretended."""
     runtime: str = "process"
     """What runs the containers of nodes."""
+    rootfs: Path | None = None
+    """What containers of the `oci` runtime see as their files."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +97,7 @@ async def running(options: UpOptions, stop: asyncio.Event | None = None) -> Asyn
 
 def _services(started: Started, builder: Client, options: UpOptions) -> tuple[Kept, ...]:
     app, log = started.app, options.server.log
-    ground = Ground(app, options.server.directory, started.authority, log, options.runtime)
+    ground = Ground(app, options.server.directory, started.authority, log, options.runtime, options.rootfs)
     services = [
         Kept("scheduler", lambda: scheduler(_client(app, SCHEDULER), options.scheduler), log),
         Kept("controllers", lambda: controllers(_client(app, CONTROLLER), options.controller), log),
