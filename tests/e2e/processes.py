@@ -135,6 +135,23 @@ class Cluster:
         given = (*arguments, "--kubeconfig", kubeconfig, *options)
         return self._started(Process(given, self.folder / f"{name}.log", f"{name} is ready"))
 
+    def kit_driver(self, node: Node | None, name: str, program: Sequence[str], **environment: str) -> Process:
+        """A driver of the kit, a module or a file that Python runs; without a node it only publishes."""
+        if node is None:
+            groups: tuple[str, ...] = (f"dray:driver:{name}", "dray:drivers")
+            places: tuple[str, ...] = ("--no-node",)
+        else:
+            groups = (f"dray:driver:{name}", "dray:drivers", f"dray:on-node:{node.name}")
+            (node.root / "cdi").mkdir(mode=0o700, exist_ok=True)
+            folders = {"plugins": "plugins", "plugins-registry": "plugins_registry", "cdi-dir": "cdi"}
+            named = [word for flag, at in folders.items() for word in (f"--{flag}", str(node.root / at))]
+            places = ("--node", node.name, *named)
+        given = [f"{variable}={value}" for variable, value in environment.items()]
+        kubeconfig = str(self.credentials(name, *groups))
+        arguments = ("env", *given, sys.executable, *program, "run", "--kubeconfig", kubeconfig, *places)
+        log = self.folder / f"{name}-{node.name if node else 'no-node'}.log"
+        return self._started(Process(arguments, log, "devices are published"))
+
     def _started(self, process: Process) -> Process:
         self._stack.callback(process.stop)
         process.start()

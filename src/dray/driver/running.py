@@ -186,6 +186,8 @@ class Kit:
             while True:
                 self._changed.clear()
                 if await self._publish(publisher):
+                    if not self.ready.is_set():
+                        self._log.info("devices are published", driver=self.driver.name)
                     self.ready.set()
                     backoff.reset()
                     wait = self.driver.refresh_seconds
