@@ -1,0 +1,107 @@
+"""`dray node` in a process of its own that kills itself at the point that a file names.
+
+    python -m tests.faults.agents.agent ROOT KUBECONFIG BOOT [BROKEN]
+
+It is the agent as people start it, but that which boot of the machine this is was said by somebody. A way in
+which it is `BROKEN` leaves something out that it must do, so that the judge has something to find.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from dray.cli import main
+from dray.node import agent
+from dray.node.answers import Ready
+from dray.node.claims import Claims, OfficeChoices
+from dray.node.runtime.process import ProcessRuntime
+from tests.faults.agents.driver import NODE
+
+POINTS = (
+    "preparing recorded, not kept",
+    "preparing recorded, kept",
+    "preparing announced",
+    "driver prepared",
+    "preparing answered, not kept",
+    "preparing answered, kept",
+    "unpreparing recorded, not kept",
+    "unpreparing recorded, kept",
+    "driver unprepared",
+    "unpreparing answered, not kept",
+    "unpreparing answered, kept",
+    "announcement withdrawn",
+    "let go, not kept",
+    "let go, kept",
+    "awakened, not kept",
+    "awakened, kept",
+    "container started",
+    "container removed",
+)
+"""Where the agent can be made to die."""
+
+
+class Death:
+    """Comes at the point that a file names, once."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+
+    def __call__(self, point: str) -> None:
+        if self._file.exists() and self._file.read_text() == point:
+            self._file.unlink()
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+def prepared_for_death(root: Path, boot: str) -> None:
+    """Let the agent of this process die where it is told, in the boot it is told."""
+    death = Death(root / "fatal")
+
+    def told(node: Any, checkpoint: Path, lines: Any, _boot: str, *more: Any) -> OfficeChoices:
+        return replace(OfficeChoices(node, checkpoint, lines, boot, *more), crash=death)
+
+    setattr(agent, "OfficeChoices", told)  # noqa: B010 - another callable in place of a class
+    for name, point in (("start", "container started"), ("remove", "container removed")):
+        setattr(ProcessRuntime, name, _dying(getattr(ProcessRuntime, name), death, point))
+
+
+def _dying(method: Callable[..., Any], death: Death, point: str) -> Callable[..., Any]:
+    async def call(self: ProcessRuntime, *given: Any) -> Any:
+        answer = await method(self, *given)
+        death(point)
+        return answer
+
+    return call
+
+
+async def _unasked(_self: Claims, _pod: Any) -> Ready:
+    """Broken: pods run without asking."""
+    return Ready()
+
+
+async def _kept(_self: Claims, _pod_uid: str, *, abandon: bool = False) -> None:
+    """Broken: nothing is given back."""
+
+
+BROKEN = {"prepares nothing": ("prepare", _unasked), "gives nothing back": ("release", _kept)}
+
+
+def arguments(root: Path, kubeconfig: str) -> list[str]:
+    """What somebody would say to `dray`."""
+    places = ("--root", root / "agent", "--plugins-registry", root / "r", "--cdi-dir", root / "cdi")
+    node = ("node", "--name", NODE, "--kubeconfig", kubeconfig, "--port", "0", "--max-pods", "200")
+    return [*node, *map(str, places)]
+
+
+if __name__ == "__main__":
+    folder, file, booted, *broken = sys.argv[1:]
+    for way in broken:
+        setattr(Claims, *BROKEN[way])
+    prepared_for_death(Path(folder), booted)
+    sys.argv = ["dray", *arguments(Path(folder), file)]
+    main()
