@@ -23,7 +23,8 @@ def readiness(record: Record, wanted: Iterable[Wanted]) -> Ready | Waiting:
                 continue
             if part.error:
                 reason = Reason.DEVICE_GONE if GONE in part.error.lower() else Reason.PREPARE_FAILED
-                missing[f"driver {part.driver} did not prepare claim {each}: {part.error}"] = reason
+                cause = _cause(part.error, part.driver, each)
+                missing[f"driver {part.driver} did not prepare claim {each}: {cause}"] = reason
             else:
                 why = f"driver {part.driver} of claim {each} is not registered on this node"
                 missing[why] = Reason.DRIVER_MISSING
@@ -42,11 +43,18 @@ def remainder(record: Record, pod_uid: str, present: Set[Driver]) -> Waiting | N
                 )
                 missing[why] = Reason.DRIVER_MISSING
             else:
-                error = part.error or "it did not answer"
-                missing[f"driver {part.driver} did not let go of claim {held}: {error}"] = (
+                cause = _cause(part.error, part.driver, held) or "it did not answer"
+                missing[f"driver {part.driver} did not let go of claim {held}: {cause}"] = (
                     Reason.UNPREPARE_FAILED
                 )
     return _waiting(missing)
+
+
+def _cause(error: str, driver: str, claim: object) -> str:
+    """What went wrong, without the driver and the claim: the sentence around it has named them."""
+    for name in (f"driver `{driver}`: ", f"driver {driver}: ", f"claim {claim}: "):
+        error = error.removeprefix(name)
+    return error
 
 
 def _waiting(missing: dict[str, Reason]) -> Waiting | None:
