@@ -1,14 +1,33 @@
-"""`dray driver new`: names that will do, and nothing that is there is overwritten."""
+"""`dray driver`: names that will do, nothing that is there is overwritten, and how drivers are restarted."""
 
 from __future__ import annotations
 
 import ast
+import asyncio
+import signal
+import socket
+import subprocess
+import sys
 
 import pytest
 import yaml
 
+from dray.cli import driver_conformance
 from dray.driver.skeleton import names_of, project
+from dray.errors import InputError
+from tests.contract.kitted import short_folder
+from tests.e2e.patience import SOON
 from tests.unit.cli.conftest import Typed
+
+LISTENS = """
+import socket, sys, time
+
+line = socket.socket(socket.AF_UNIX)
+line.bind(sys.argv[1])
+line.listen()
+print("here", flush=True)
+time.sleep(60)
+"""
 
 
 def test_a_project_is_written_where_it_is_wanted(typed: Typed, desk):
@@ -70,3 +89,41 @@ def test_every_name_makes_sound_files(name):
         if path.endswith(".yaml"):
             kinds = [each["kind"] for each in yaml.safe_load_all(text)]
             assert kinds == ["DeviceClass", "ResourceClaimTemplate", "Pod"]
+
+
+# --- restarting what is examined ---
+
+
+def test_a_command_that_restarts_is_run_by_a_shell(desk):
+    asyncio.run(driver_conformance._ran("echo here > ran"))
+    assert (desk / "ran").read_text() == "here\n"
+
+
+def test_a_restart_that_fails_is_told():
+    with pytest.raises(InputError, match=r"--restart: `exit 3` ended with exit code 3"):
+        asyncio.run(driver_conformance._ran("exit 3"))
+
+
+def test_a_restart_that_does_not_return_is_ended_and_told(monkeypatch):
+    monkeypatch.setattr(driver_conformance, "_LONGEST_RESTART", 0.2)
+    with pytest.raises(InputError, match="it should return when the driver is started"):
+        asyncio.run(driver_conformance._ran("sleep 60; echo never"))
+
+
+def test_who_is_examined_by_its_own_process_is_not_killed():
+    with short_folder() as folder, socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(folder / "d.sock"))
+        listening.listen()
+        with pytest.raises(InputError, match="cannot be told from here; use --restart"):
+            driver_conformance._killed(folder / "d.sock")
+
+
+def test_whoever_serves_a_socket_is_killed_without_a_word():
+    with short_folder() as folder:
+        path = folder / "d.sock"
+        process = subprocess.Popen([sys.executable, "-c", LISTENS, str(path)], stdout=subprocess.PIPE)
+        assert process.stdout is not None
+        process.stdout.readline()
+        driver_conformance._killed(path)
+        assert process.wait(SOON) == -signal.SIGKILL
+        process.stdout.close()
