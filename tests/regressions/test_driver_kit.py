@@ -1,137 +1,16 @@
-"""Rows H04 to H10 and H13: what driver frameworks and drivers got wrong elsewhere."""
+"""Rows H07 to H10 and H13: what driver frameworks and drivers got wrong elsewhere with claims."""
 
 from __future__ import annotations
 
 import asyncio
-import os
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from dray.client.client import Client
-from dray.driver import Got, Kit, KitChoices, device
-from dray.driver.serve import sockets_of
-from dray.errors import InputError
-from dray.wire.sockets import LONGEST
+from dray.driver import Got, device
 from tests.contract.api import path
 from tests.unit.driver.onnode import DRIVER, NODE, Gpu, on_node
 from tests.unit.driver.served import until
-
-LONG = f"{'a' * 51}.example.com"
-POD_UID = "0f2b8c1e-5a64-4be0-9a06-3f7a5a2d8c11"
-
-
-# --- H04: #139166, #139623: a long driver name and a pod's uid made a path that no socket can have ---
-
-
-def test_h04_long_names_and_pod_uids_give_paths_that_sockets_can_have() -> None:
-    plugins, registry = Path("/var/lib/kubelet/plugins"), Path("/var/lib/kubelet/plugins_registry")
-    assert len(LONG) == 63
-    found = [
-        sockets_of(name, plugins, registry, instance)
-        for name in (LONG, LONG.replace("a", "b"), DRIVER)
-        for instance in ("", POD_UID, POD_UID.replace("0", "1"))
-    ]
-    paths = [each for sockets in found for each in (sockets.registration, sockets.endpoint)]
-    assert max(len(os.fsencode(each)) for each in paths) <= LONGEST
-    assert len(set(paths)) == len(paths)
-    assert sockets_of(LONG, plugins, registry, POD_UID) == found[1]
-    assert {each.parent for each in paths if each.parent != registry} > {plugins / DRIVER}
-
-
-def test_h04_a_driver_with_a_long_name_is_served_in_a_deep_directory() -> None:
-    async def scene() -> None:
-        async with on_node() as node:
-
-            class Long(Gpu):
-                name = LONG
-
-            deep = node.root / ("d" * 30)
-            node.way = node.served.way(LONG)
-            async with node.running(
-                Long(), plugins=deep / "p", registry=deep / "r", instance=POD_UID
-            ) as line:
-                registered = await line.registry.call(
-                    "GetInfo", line.registry.service.message("InfoRequest")(), timeout=20
-                )
-                assert registered.name == LONG
-                assert len(registered.endpoint) <= LONGEST
-                assert Path(registered.endpoint).is_socket()
-                assert (await line.prepare(("0" * 8, "none")))["0" * 8].error
-
-    asyncio.run(scene())
-
-
-# --- H05: #127194: without a client the helper started, and failed at the first claim ---
-
-
-def test_h05_without_a_client_a_driver_does_not_start() -> None:
-    async def scene() -> None:
-        missing: Any = None
-        with pytest.raises(InputError, match="needs a client of the API server"):
-            Kit(Gpu(), missing, KitChoices(node=NODE))
-
-    asyncio.run(scene())
-
-
-# --- H06: #141105: an old socket that could not be removed was told as "address already in use" ---
-
-
-def test_h06_an_old_socket_that_cannot_be_removed_is_told_as_that(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def scene() -> None:
-        async with on_node() as node:
-            async with node.running():
-                pass
-            home = node.choices.plugins / DRIVER
-            unlink = Path.unlink
-
-            def denied(self: Path, missing_ok: bool = False) -> None:
-                if self == home / "dra.sock":
-                    raise PermissionError(13, "Permission denied")
-                unlink(self, missing_ok=missing_ok)
-
-            _leave_socket(home / "dra.sock")
-            monkeypatch.setattr(Path, "unlink", denied)
-            kit = Kit(Gpu(), Client(node.way), node.choices)
-            with pytest.raises(InputError, match=r"dra\.sock` cannot be removed: Permission denied"):
-                await kit.run()
-
-    asyncio.run(scene())
-
-
-def test_h06_something_else_at_the_path_of_a_socket_stays_and_is_told() -> None:
-    async def scene() -> None:
-        async with on_node() as node:
-            home = node.choices.plugins / DRIVER
-            home.mkdir(parents=True, mode=0o700)
-            (home / "dra.sock").write_text("mine")
-            kit = Kit(Gpu(), Client(node.way), node.choices)
-            with pytest.raises(InputError, match="is in the way and is not a socket"):
-                await kit.run()
-            assert (home / "dra.sock").read_text() == "mine"
-
-    asyncio.run(scene())
-
-
-def test_h06_the_socket_of_a_process_that_was_killed_is_no_obstacle() -> None:
-    async def scene() -> None:
-        async with on_node() as node:
-            home = node.choices.plugins / DRIVER
-            home.mkdir(parents=True, mode=0o700)
-            _leave_socket(home / "dra.sock")
-            async with node.running() as line:
-                assert await line.ok(await node.claim("c"), "c")
-
-    asyncio.run(scene())
-
-
-def _leave_socket(path: Path) -> None:
-    import socket
-
-    with socket.socket(socket.AF_UNIX) as left:
-        left.bind(str(path))
-
 
 # --- H07: NVIDIA#1162, #1188: a Prepare that came late brought a claim back after Unprepare ---
 
