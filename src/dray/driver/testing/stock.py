@@ -1,8 +1,8 @@
 """Devices for the suite to take: published by the driver on its node, whole, and in nobody's hands.
 
 Theory of operation: only slices of the newest generation of a complete pool count, and devices that no claim
-holds. Exclusive ones come first; of a shared device the suite takes one share for each claim, as small as its
-policy allows.
+holds, that overlap with none that is held, and that have no taints. Exclusive ones come first; of a shared
+device the suite takes one share for each claim, as small as its policy allows.
 """
 
 from __future__ import annotations
@@ -66,8 +66,16 @@ def spares(
         for published in _current(each for each in slices if each.spec.driver == driver)
         if published.spec.node_name in (None, "", node)
         for device in published.spec.devices
+        if not device.taints
     ]
-    free = [each for each in found if each.shared or (each.pool, each.name) not in taken]
+    # What draws from the same counters as a device in use may overlap with it.
+    drawn = {(each.pool, name) for each in found if (each.pool, each.name) in taken for name in each.draws}
+    free = [
+        each
+        for each in found
+        if (each.shared or (each.pool, each.name) not in taken)
+        and not any((each.pool, name) in drawn for name in each.draws)
+    ]
     return sorted(free, key=lambda each: (each.shared, not each.node))
 
 
