@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import json
 import shutil
 import signal
 import subprocess
@@ -15,9 +16,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from dray.node.runtime.process import ProcessRuntime
+from dray.server.auth.certificates import Certificates
+from dray.server.auth.kubeconfig import kubeconfig
 from tests.contract.classic import classic_class
 from tests.e2e.kubectl import Kubectl
-from tests.e2e.patience import SOON, ended, until
+from tests.e2e.patience import ended, until
 from tests.e2e.server import Running, command, running
 
 """Seconds in which a process is ready, and in which whatever a cluster does by itself is done."""
@@ -82,16 +85,10 @@ class Cluster:
     def credentials(self, user: str, *groups: str) -> Path:
         """A kubeconfig of somebody."""
         file = self.folder / f"{next(_numbers)}.kubeconfig"
-        data = str(self.server.kubeconfig.parent)
-        arguments = [word for group in groups for word in ("--group", group)]
-        made = subprocess.run(
-            command("server", "credentials", user, *arguments, "--data-dir", data),
-            capture_output=True,
-            text=True,
-            timeout=SOON,
-            check=True,
-        )
-        file.write_text(made.stdout)
+        certificates = Certificates.of_clients(self.server.kubeconfig.parent / "keys")
+        made = certificates.client_certificate(user, groups, days=1)
+        document = kubeconfig(self.server.url, certificates.ca_pem, made, user=user)
+        file.write_text(json.dumps(document))
         return file
 
     def service(self, name: str, user: str, *options: str) -> Process:
