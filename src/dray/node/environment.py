@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from dray.api.shape import json_name
 from dray.errors import DrayError, InputError
 from dray.values.quantity import Quantity
 
@@ -121,33 +122,39 @@ class _Reading:
 
     async def resolved(self) -> Resolved:
         variables = dict(self._around.given)
-        for position, source in enumerate(self._container.get("envFrom") or ()):
-            variables |= await self._whole(source, f"{self._place}.envFrom[{position}]")
-        for position, entry in enumerate(self._container.get("env") or ()):
+        for position, source in enumerate(self._list("envFrom")):
+            place = f"{self._place}.envFrom[{position}]"
+            variables |= await self._whole(_object(source, place), place)
+        for position, each in enumerate(self._list("env")):
             place = f"{self._place}.env[{position}]"
+            entry = _object(each, place)
             if entry.get("valueFrom"):
-                value = await self._value_from(entry["valueFrom"], f"{place}.valueFrom")
+                source = _object(entry["valueFrom"], f"{place}.valueFrom")
+                value = await self._value_from(source, f"{place}.valueFrom")
             else:
-                value = expanded(entry.get("value") or "", variables)
+                value = expanded(_plain(entry.get("value") or "", place), variables)
             if value is not None:
                 variables[_plain(entry.get("name", ""), f"{place}.name")] = _plain(value, place)
         return Resolved(
             command=self._words("command", variables),
             args=self._words("args", variables),
             env=variables,
-            working_dir=self._container.get("workingDir") or "",
+            working_dir=_plain(self._container.get("workingDir") or "", f"{self._place}.workingDir"),
         )
 
+    def _list(self, name: str) -> Sequence[Any]:
+        found = self._container.get(name) or ()
+        if not isinstance(found, list | tuple):
+            raise _Wrong(f"{self._place}.{name}", f"expected a list, got {json_name(found)}")
+        return found
+
     def _words(self, name: str, variables: Mapping[str, str]) -> tuple[str, ...]:
-        words: Sequence[str] = self._container.get(name) or ()
-        place = f"{self._place}.{name}"
-        return tuple(
-            _plain(expanded(word, variables), f"{place}[{position}]") for position, word in enumerate(words)
-        )
+        places = ((word, f"{self._place}.{name}[{at}]") for at, word in enumerate(self._list(name)))
+        return tuple(_plain(expanded(_plain(word, place), variables), place) for word, place in places)
 
     async def _whole(self, source: Mapping[str, Any], place: str) -> dict[str, str]:
         for name, kind in _WHOLE.items():
-            reference = source.get(name)
+            reference = _object(source.get(name) or {}, f"{place}.{name}")
             if reference:
                 entries = await self._entries(kind, reference, f"{place}.{name}")
                 prefix = source.get("prefix") or ""
@@ -161,11 +168,13 @@ class _Reading:
 
     async def _value_from(self, source: Mapping[str, Any], place: str) -> str | None:
         if source.get("fieldRef"):
-            return self._field(source["fieldRef"].get("fieldPath", ""), f"{place}.fieldRef.fieldPath")
+            path = _object(source["fieldRef"], f"{place}.fieldRef").get("fieldPath", "")
+            return self._field(_plain(path, place), f"{place}.fieldRef.fieldPath")
         if source.get("resourceFieldRef"):
-            return self._amount(source["resourceFieldRef"], f"{place}.resourceFieldRef")
+            place = f"{place}.resourceFieldRef"
+            return self._amount(_object(source["resourceFieldRef"], place), place)
         for name, kind in _KEYS.items():
-            reference = source.get(name)
+            reference = _object(source.get(name) or {}, f"{place}.{name}")
             if reference:
                 return await self._entry(kind, reference, f"{place}.{name}")
         expected = ", ".join(("fieldRef", "resourceFieldRef", *_KEYS))
@@ -178,7 +187,7 @@ class _Reading:
             return str((metadata.get(entry[1]) or {}).get(entry[2], ""))
         if path in _LISTS:
             rows = (self._pod.get("status") or {}).get(_LISTS[path]) or ()
-            return ",".join(row.get("ip", "") for row in rows)
+            return ",".join(str(row.get("ip", "")) for row in rows if isinstance(row, Mapping))
         if path not in _FIELDS:
             known = ", ".join((*_FIELDS, *_LISTS, "metadata.labels['KEY']", "metadata.annotations['KEY']"))
             raise _Wrong(place, f"`{path}` is no field that a variable can have; expected one of {known}")
@@ -187,7 +196,7 @@ class _Reading:
 
     def _amount(self, reference: Mapping[str, Any], place: str) -> str:
         """An amount of a resource in units of the divisor, rounded up."""
-        side, _, name = reference.get("resource", "").partition(".")
+        side, _, name = _plain(reference.get("resource", ""), f"{place}.resource").partition(".")
         if side not in ("limits", "requests") or name not in _AMOUNTS:
             raise _Wrong(
                 f"{place}.resource",
@@ -215,7 +224,7 @@ class _Reading:
         entries = await self._entries(kind, reference, place)
         if entries is None:
             return None
-        key, name = reference.get("key", ""), reference.get("name", "")
+        key, name = _plain(reference.get("key", ""), f"{place}.key"), reference.get("name", "")
         if key in entries:
             return entries[key]
         if reference.get("optional"):
@@ -224,7 +233,7 @@ class _Reading:
 
     async def _entries(self, kind: str, reference: Mapping[str, Any], place: str) -> dict[str, str] | None:
         """The entries of a ConfigMap or Secret; None when there is none and none is needed."""
-        name = reference.get("name") or ""
+        name = _plain(reference.get("name") or "", f"{place}.name")
         document = await self._document(kind, name, place)
         if document is None:
             if reference.get("optional"):
@@ -249,7 +258,15 @@ class _Reading:
         return self._found[kind, name]
 
 
-def _plain(text: str, place: str) -> str:
+def _object(value: Any, place: str) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise _Wrong(place, f"expected an object, got {json_name(value)}")
+    return value
+
+
+def _plain(text: Any, place: str) -> str:
+    if not isinstance(text, str):
+        raise _Wrong(place, f"expected a text, got {json_name(text)}")
     if "\0" in text:
         raise _Wrong(place, "holds a zero byte, which no command or variable can")
     return text

@@ -13,7 +13,7 @@ Rules for this file: one task lives a pod; whatever else it needs is a task that
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Iterable, Mapping
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from dray.api.codec import view_of
@@ -45,14 +45,16 @@ class Life:
     """One pod."""
 
     def __init__(
-        self, pod: Document, shop: Shop, found: Iterable[Found] = (), *, resumed: bool = False
+        self, pod: Document, shop: Shop, found: Sequence[Found] = (), *, resumed: bool = False
     ) -> None:
         """`found` are its containers; `resumed` starts those again that were stopped for a pause."""
         self.uid, self.key = uid_of(pod), key_of(pod)
         self.pod = pod
         self._shop = shop
-        known = remembered(pod, restarts.tales_of(pod))
+        wrong = restarts.wrong_with(pod)
+        known = () if wrong else remembered(pod, restarts.tales_of(pod))
         tales = taken_up(known, found, shop.runtime.name, shop.pace, resumed=resumed)
+        self._strays = [one.id for one in found if one.id.name not in {tale.name for tale in tales}]
         self._wake = asyncio.Event()
         self.containers = Containers(self.uid, tales, shop, self._say, self._wake.set)
         self._teller = Teller(shop.client, self.key, self.uid, shop.log)
@@ -63,7 +65,7 @@ class Life:
         self._claims_ready = False
         self.hindrance: Waiting | None = None
         """Why no container can start, or why its claims are not given back."""
-        self._failure: Verdict | None = None
+        self._failure = Verdict(FAILED, "InvalidPod", wrong) if wrong else None
         self._warned = ("", 0)
 
     # --- what others tell ---
@@ -108,6 +110,9 @@ class Life:
         telling = asyncio.create_task(self._teller.run())
         try:
             self.containers.follow_all()
+            # What no container of the pod stands for must not run when its claims are given back.
+            for stray in self._strays:
+                await self._shop.runtime.remove(stray)
             if not self.over:
                 await self._live()
             await self._end()

@@ -127,11 +127,19 @@ class Pods:
                 await life.run()
                 break
             except Exception as broken:  # whatever it is, the other pods go on
-                self._shop.log.error("the life of a pod broke; it begins anew", pod=life.key, error=broken)
+                self._broke(life, broken)
             await self._shop.tempo.sleep(AGAIN_SECONDS)
-            life = self._again(life, await self._shop.runtime.running())
+            try:
+                life = self._again(life, await self._shop.runtime.running())
+            except Exception as broken:
+                self._broke(life, broken)
         if self._lives.get(life.uid) is life:
             del self._lives[life.uid], self._tasks[life.uid]
+
+    def _broke(self, life: Life, broken: Exception) -> None:
+        self._shop.log.error("the life of a pod broke; it begins anew", pod=life.key, error=broken)
+        note = f"the agent met a fault of its own and begins anew: {type(broken).__name__}: {broken}"
+        self._shop.recorder.record(life.pod, "FailedSync", note, warning=True)
 
     def _again(self, life: Life, found: Iterable[Found]) -> Life:
         mine = [one for one in found if one.id.pod_uid == life.uid]

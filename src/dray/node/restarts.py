@@ -114,6 +114,20 @@ class Todo(msgspec.Struct, frozen=True):
     """The phase in which the pod ends, when nothing is left to do."""
 
 
+def wrong_with(pod: Document) -> str:
+    """Why nobody can tell the containers of a pod apart; empty when they have names of their own."""
+    seen: set[str] = set()
+    for field in ("initContainers", "containers"):
+        for position, one in enumerate((pod.get("spec") or {}).get(field) or ()):
+            place, name = f"spec.{field}[{position}].name", one.get("name")
+            if not isinstance(name, str) or not name:
+                return f"{place}: a container needs a name"
+            if name in seen:
+                return f"{place}: another container of the pod is called `{name}`, too"
+            seen.add(name)
+    return ""
+
+
 def tales_of(pod: Document) -> tuple[Tale, ...]:
     """The containers of a pod as its spec names them, none of them started."""
     spec = pod.get("spec") or {}
@@ -218,7 +232,8 @@ class _Todo:
         moment = next_start(tale, self._pace)
         if moment is None:
             return
-        if moment <= self._now:
+        # No wait is longer than the longest: a clock that was set back is not waited for.
+        if not self._now < moment <= self._now + self._pace.longest:
             self._start.append(tale.name)
         else:
             self._again.append(moment)

@@ -43,6 +43,8 @@ OURS: Final = (READY_TO_START, INITIALIZED, CONTAINERS_READY, READY)
 """The conditions a node answers for, in the order people read them."""
 
 _BACK_OFF: Final = "CrashLoopBackOff"
+_UNREADABLE: Final = 137
+"""The exit code of a container of which a status does not tell it: nobody may count on it."""
 
 
 class Health(msgspec.Struct, frozen=True):
@@ -91,7 +93,7 @@ def status_of(pod: Mapping[str, Any], scene: Scene, pace: Pace) -> Document:
     containers = [_container(pod, tale, scene, pace) for tale in scene.tales]
     inits = [one for one, tale in zip(containers, scene.tales, strict=True) if tale.role is not Role.MAIN]
     mains = [one for one, tale in zip(containers, scene.tales, strict=True) if tale.role is Role.MAIN]
-    before = pod.get("status") or {}
+    before = _fields(pod.get("status"))
     verdict = scene.verdict or Verdict(phase)
     status: Document = {
         "phase": phase,
@@ -201,7 +203,7 @@ def _conditions(
     before: Mapping[str, Any], scene: Scene, phase: str, containers: Sequence[Document]
 ) -> list[Document]:
     """Ours; those of others are not touched."""
-    known = {one.get("type"): one for one in before.get("conditions") or () if isinstance(one, Mapping)}
+    known = {one.get("type"): one for one in _rows(before.get("conditions"))}
     ready = _readiness(scene, phase, containers)
     begun = scene.claims_ready and phase not in OVER
     told = {
@@ -254,12 +256,11 @@ def _condition(
 
 def remembered(pod: Mapping[str, Any], tales: Iterable[Tale]) -> tuple[Tale, ...]:
     """The tales of a pod as its status tells them; containers that ran then are where they were."""
-    status = pod.get("status") or {}
+    status = _fields(pod.get("status"))
     told: dict[str, Mapping[str, Any]] = {
         str(one.get("name")): one
         for field in ("initContainerStatuses", "containerStatuses")
-        for one in status.get(field) or ()
-        if isinstance(one, Mapping)
+        for one in _rows(status.get(field))
     }
     return tuple(_recalled(tale, told.get(tale.name)) for tale in tales)
 
@@ -267,17 +268,16 @@ def remembered(pod: Mapping[str, Any], tales: Iterable[Tale]) -> tuple[Tale, ...
 def _recalled(tale: Tale, told: Mapping[str, Any] | None) -> Tale:
     if told is None:
         return tale
-    state, last = told.get("state") or {}, _read_end(told.get("lastState") or {})
-    restarts = told.get("restartCount")
-    count = restarts if isinstance(restarts, int) else 0
+    state, last = _fields(told.get("state")), _read_end(_fields(told.get("lastState")))
+    count = max(_number(told.get("restartCount"), 0), 0)
     end, running = _read_end(state), state.get("running")
     recalled = msgspec.structs.replace(tale, restarts=count, last=last)
     if running is not None:
-        began = seconds_of(running.get("startedAt"))
+        began = seconds_of(_fields(running).get("startedAt"))
         return msgspec.structs.replace(recalled, state=Running(str(told.get("containerID") or ""), began))
     if end is not None:
         return msgspec.structs.replace(recalled, state=end, crashes=1)
-    if last is not None and (state.get("waiting") or {}).get("reason") == _BACK_OFF:
+    if last is not None and _fields(state.get("waiting")).get("reason") == _BACK_OFF:
         return msgspec.structs.replace(recalled, state=last, last=None, crashes=count + 1)
     if last is not None:
         return msgspec.structs.replace(recalled, state=last, last=None, crashes=1)
@@ -289,19 +289,32 @@ def _read_end(state: Mapping[str, Any]) -> Ended | None:
     if not isinstance(end, Mapping):
         return None
     return Ended(
-        code=int(end.get("exitCode") or 0),
+        code=_number(end.get("exitCode"), _UNREADABLE),
         reason=str(end.get("reason") or ""),
         message=str(end.get("message") or ""),
-        signal=int(end.get("signal") or 0),
+        signal=_number(end.get("signal"), 0),
         started=seconds_of(end.get("startedAt")),
         finished=seconds_of(end.get("finishedAt")),
         id=str(end.get("containerID") or ""),
     )
 
 
+def _fields(value: Any) -> Mapping[str, Any]:
+    """An object of a status; others may have written anything there."""
+    return value if isinstance(value, Mapping) else {}
+
+
+def _rows(value: Any) -> list[Mapping[str, Any]]:
+    return [one for one in value if isinstance(one, Mapping)] if isinstance(value, list | tuple) else []
+
+
+def _number(value: Any, otherwise: int) -> int:
+    return value if isinstance(value, int) else otherwise
+
+
 def seconds_of(text: Any) -> float:
     """A moment in an object as seconds since the epoch."""
     try:
         return datetime.fromisoformat(str(text).replace("Z", "+00:00")).timestamp()
-    except ValueError:
+    except (ValueError, OverflowError):
         return 0.0

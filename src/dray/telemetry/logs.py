@@ -173,6 +173,9 @@ def _value(value: Any) -> Any:
 
 def _told(error: BaseException) -> str:
     """An exception in a line: what, and unless it was raised on purpose, where."""
+    while isinstance(error, BaseExceptionGroup):
+        # A group of tasks says only that one of them failed.
+        error = error.exceptions[0]
     what = f"{type(error).__name__}: {error}"
     if isinstance(error, DrayError):
         return what

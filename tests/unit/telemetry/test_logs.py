@@ -137,9 +137,11 @@ def test_a_fault_is_told_with_its_place_and_a_refusal_without():
     except ValueError as fault:
         log.error("Broken", error=fault)
     log.error("Refused", error=InputError("no such file"))
+    log.error("Group", error=ExceptionGroup("tasks", [ExceptionGroup("more", [InputError("no such file")])]))
     assert "ValueError: invalid literal" in lines[0]
     assert " at test_logs.py:" in lines[0]
     assert lines[1].endswith('error="InputError: no such file"\n')
+    assert lines[2].endswith('error="InputError: no such file"\n')
 
 
 def test_a_full_pipe_drops_lines_and_counts_them():

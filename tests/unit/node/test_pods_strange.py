@@ -1,0 +1,110 @@
+"""Pods with strange contents: told what is wrong with them, while everybody else goes on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dray.client.changes import MergePatch
+from tests.unit.node.stage import EVENT, POD, Document, Stage, container, played, pod
+
+
+def unnamed() -> Document:
+    return {"image": "none:1", "command": ["sleep", "600"]}
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        ({"containers": [unnamed()]}, "spec.containers[0].name: a container needs a name"),
+        (
+            {"containers": [container("c"), container("c")]},
+            "spec.containers[1].name: another container of the pod is called `c`, too",
+        ),
+        (
+            {"initContainers": [container("c", "true")], "containers": [container("c")]},
+            "spec.containers[0].name: another container of the pod is called `c`, too",
+        ),
+    ],
+)
+def test_a_pod_whose_containers_cannot_be_told_apart_fails_alone(
+    tmp_path: Path, spec: Document, said: str
+) -> None:
+    async def work(stage: Stage) -> None:
+        odd = pod("odd")
+        odd["spec"] |= spec
+        async with stage.agent():
+            await stage.create(odd, pod("well"))
+            seen = await stage.phase("odd", "Failed")
+            assert (seen["status"]["reason"], seen["status"]["message"]) == ("InvalidPod", said)
+            await stage.phase("well", "Running")
+        async with stage.agent():
+            await stage.delete("odd")
+            await stage.gone("odd")
+            await stage.delete("well", grace=0)
+            await stage.gone("well")
+
+    played(tmp_path, work)
+
+
+STATUSES: tuple[Document, ...] = (
+    {"containerStatuses": [{"name": "c", "state": {"terminated": {"exitCode": "x", "startedAt": 5}}}]},
+    {"containerStatuses": [{"name": "c", "restartCount": "x", "state": {"running": "x"}}]},
+    {"containerStatuses": [{"name": "c", "state": "x", "lastState": [1]}], "initContainerStatuses": "abc"},
+    {"containerStatuses": 5, "startTime": "0001-01-01T00:00:00"},
+    {"containerStatuses": [{"name": "c", "state": {"waiting": 7}, "lastState": {"terminated": {}}}]},
+    {"containerStatuses": [{"name": "c", "state": {"running": {"startedAt": "0001-01-01T00:00:00"}}}]},
+)
+
+
+@pytest.mark.parametrize("status", STATUSES)
+def test_an_agent_takes_up_containers_whatever_others_wrote_into_the_status(
+    tmp_path: Path, status: Document
+) -> None:
+    async def work(stage: Stage) -> None:
+        async with stage.agent():
+            await stage.create(pod("p"))
+            seen = await stage.phase("p", "Running")
+            before = seen["status"]["containerStatuses"][0]["containerID"]
+        patch = MergePatch({"status": status})
+        await stage.admin.patch(POD, "p", patch, "default", subresource="status")
+        async with stage.agent():
+            seen = await stage.until("p", lambda seen: "containerID" in str(seen["status"]))
+            assert seen["status"]["containerStatuses"][0]["containerID"] == before
+            await stage.delete("p", grace=0)
+            await stage.gone("p")
+
+    played(tmp_path, work)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"env": [{"name": "A", "value": 5}]},
+        {"envFrom": [3]},
+        {"env": [{"name": "A", "valueFrom": {"fieldRef": "x"}}]},
+        {"args": [None, {}]},
+        {"workingDir": 7},
+        {"securityContext": "root"},
+        {"command": "sh"},
+    ],
+)
+def test_a_container_that_cannot_be_read_waits_and_says_which_field(
+    tmp_path: Path, more: dict[str, Any]
+) -> None:
+    async def work(stage: Stage) -> None:
+        async with stage.agent():
+            await stage.create(pod("odd", container("c") | more))
+            seen = await stage.until("odd", lambda seen: "ConfigError" in str(seen["status"]))
+            waiting = seen["status"]["containerStatuses"][0]["state"]["waiting"]
+            assert waiting["message"].startswith("spec.containers[0]"), waiting
+            told = [
+                one["note" if "note" in one else "message"] for one in (await stage.admin.list(EVENT)).items
+            ]
+            assert not any("fault of its own" in text for text in told), told
+            await stage.delete("odd", grace=0)
+            await stage.gone("odd")
+
+    played(tmp_path, work)
