@@ -8,7 +8,9 @@ decides.
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,6 +37,28 @@ def boot_id() -> str:
         return _BOOT.read_text("ascii").strip()
     except OSError:
         return ""
+
+
+def read_whole(path: Path) -> bytes | None:
+    """The content of a file of ours, None when there is none; `Damaged` for anything else at its place.
+
+    Links are not followed, and nobody is waited for at the other end of a pipe.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    except OSError as refused:
+        if refused.errno in (errno.ELOOP, errno.ENXIO):
+            raise Damaged(f"`{path}` is a link or a socket, expected a file") from None
+        raise
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise Damaged(f"`{path}` is in the way and is not a file")
+        with os.fdopen(descriptor, "rb", closefd=False) as file:
+            return file.read()
+    finally:
+        os.close(descriptor)
 
 
 def write_whole(path: Path, content: bytes, mode: int = 0o600) -> None:
@@ -95,9 +119,8 @@ class StateFile:
 
     def read(self, path: Path) -> tuple[int, bytes] | None:
         """The version and the content (JSON) of a file; None when there is none."""
-        try:
-            raw = path.read_bytes()
-        except FileNotFoundError:
+        raw = read_whole(path)
+        if raw is None:
             return None
         try:
             envelope = msgspec.json.decode(raw, type=_Envelope)

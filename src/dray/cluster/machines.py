@@ -32,7 +32,7 @@ from dray.node.runtime.fake import FakeRuntime
 from dray.server.asgi import App
 from dray.server.call import AUTHENTICATED
 from dray.telemetry.logs import Log
-from dray.wire.sockets import LONGEST
+from dray.wire.sockets import LONGEST, claim_directory
 
 _NODES: Final = "system:nodes"
 _DRIVERS: Final = "dray:drivers"
@@ -115,7 +115,10 @@ def _room_for_sockets(root: Path) -> Path:
     if len(os.fsencode(root / _LONGEST_NAME)) <= LONGEST:
         return root
     digest = hashlib.sha256(os.fsencode(root)).hexdigest()[:12]
-    return Path(tempfile.gettempdir()) / f"dray-{digest}"
+    short = Path(tempfile.gettempdir()) / f"dray-{digest}"
+    # Others can work out its name, too: whoever was first must have been us.
+    claim_directory(short)
+    return short
 
 
 class AtOnce:

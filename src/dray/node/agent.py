@@ -44,6 +44,7 @@ from dray.node.shop import Shop
 from dray.node.slices import PublishedSlices
 from dray.node.statics import StaticPods
 from dray.telemetry.logs import Log, silent
+from dray.wire.sockets import claim_directory
 
 FIRST_LOOK_SECONDS: Final = 5.0
 """How long the agent waits at its start for drivers that are slow to answer."""
@@ -275,8 +276,9 @@ class _alone_in:  # noqa: N801 - reads as a word
 
     def __enter__(self) -> None:
         try:
-            self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._lock = os.open(self._root / "lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+            claim_directory(self._root)
+            flags = os.O_CREAT | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
+            self._lock = os.open(self._root / "lock", flags, 0o600)
         except OSError as refused:
             why = (refused.strerror or str(refused)).lower()
             raise InputError(f"cannot use `{self._root}`: {why}; choose another with --root") from None

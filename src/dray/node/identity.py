@@ -22,7 +22,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from dray.client.caller import TROUBLE
 from dray.client.client import Client
-from dray.durable import write_whole
+from dray.durable import Damaged, read_whole, write_whole
 
 _DAYS: Final = 365
 _RENEW_BEFORE: Final = timedelta(days=30)
@@ -30,6 +30,8 @@ _SKEW: Final = timedelta(minutes=5)
 _REVIEW: Final = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 _YES_SECONDS, _NO_SECONDS = 300.0, 10.0
 _REMEMBERED: Final = 1000
+_OTHERS: Final = 0o077
+"""A key that others could read is nobody's any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +52,12 @@ def shown_by(node: str, file: Path, now: datetime) -> Shown:
 
 def _kept(file: Path) -> x509.Certificate | None:
     try:
-        content = file.read_bytes()
+        content = read_whole(file)
+        if content is None or file.lstat().st_mode & _OTHERS:
+            return None
         serialization.load_pem_private_key(content, None)
         return x509.load_pem_x509_certificate(content)
-    except (OSError, ValueError):
+    except (OSError, ValueError, Damaged):
         return None
 
 

@@ -56,9 +56,15 @@ def channel(path: Path | str) -> Any:
     return grpc.aio.insecure_channel(address(path), options=options)
 
 
+def make_private(directory: Path) -> None:
+    """Make a directory, and whatever is missing above it, for nobody but this user."""
+    for each in (*reversed(directory.parents), directory):
+        each.mkdir(mode=0o700, exist_ok=True)
+
+
 def claim_directory(directory: Path) -> None:
     """Make a directory for sockets that only its owner enters; refuse one that somebody else owns."""
-    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_private(directory)
     seen = directory.lstat()
     if stat.S_ISLNK(seen.st_mode) or not stat.S_ISDIR(seen.st_mode):
         raise InputError(f"`{directory}` must be a directory of its own, not a link or a file")

@@ -38,6 +38,8 @@ from tests.faults.agents.machine import DRIVERS, SPOILS, Machine
 
 SPACE = "default"
 CLAIM, POD = kind_called("ResourceClaim.resource.k8s.io"), kind_called("Pod")
+AWAY = "is the server that"
+"""An agent does not begin without its server, and says so; somebody starts it again."""
 Document = dict[str, Any]
 
 
@@ -292,6 +294,8 @@ class Campaign:
     async def _trouble(self) -> None:
         try:
             for each in self._size.troubles:
+                if self._chance.random() < 0.8:  # otherwise it is hit while it begins
+                    await self._machine.works()
                 await asyncio.sleep(self._chance.uniform(0.1, 1.5))
                 self._machine.copy()
                 await self._strike(each)
@@ -333,7 +337,7 @@ class Campaign:
             reached = False
         if machine.agent.lives:
             await machine.agent.kill()
-        elif not reached:
+        elif not reached and AWAY not in machine.agent.said().splitlines()[-1]:
             machine.breaches.append(f"the agent ended by itself: {machine.agent.said()[-600:]}")
         machine.deaths[point if reached else "at any time"] += 1
 

@@ -136,7 +136,15 @@ class Machine:
         await self.start_agent()
 
     async def start_agent(self) -> None:
+        self._began = self.agent.said().count("takes pods")
         await self.agent.start(self.boot, *([self._broken] if self._broken else []))
+
+    async def works(self) -> None:
+        """Wait until the agent takes pods, as long as it lives."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LONGEST):
+                while self.agent.lives and self.agent.said().count("takes pods") == self._began:
+                    await asyncio.sleep(0.05)
 
     async def power_off(self) -> None:
         """Everything that runs on the machine is gone at once."""
@@ -184,7 +192,7 @@ class Machine:
         elif how == "deleted":
             self.checkpoint.unlink()
         elif how == "old copy" and self._copies:
-            self.checkpoint.write_bytes(self._chance.choice(self._copies))
+            self.checkpoint.write_bytes(self._chance.choice(self._copies[-8:]))
         elif how == "forgotten version":
             StateFile(FILE.what, 0).write(self.checkpoint, _content(whole))
         elif how == "wrong checksum":

@@ -42,9 +42,7 @@ GOOD = f"""
 
 
 def _judged(text: str) -> list[str]:
-    return [
-        each.partition(": ")[2] or each for each in Judge().read(text.split("\n")[1:-1]).finish().breaches
-    ]
+    return Judge().read(line for line in text.split("\n") if line).finish().breaches
 
 
 def test_a_life_without_faults_is_found_in_order() -> None:
@@ -69,7 +67,7 @@ def test_a_life_without_faults_is_found_in_order() -> None:
     ],
 )
 def test_each_planted_fault_is_found(fault: str, journal: str) -> None:
-    assert any(each.startswith(fault) or fault in each for each in _judged(journal)), _judged(journal)
+    assert any(fault in each for each in _judged(journal)), _judged(journal)
 
 
 def test_a_container_sees_a_variable_for_each_part_of_a_claim() -> None:

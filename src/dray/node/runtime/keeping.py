@@ -27,6 +27,7 @@ from dray.node.runtime.base import UNKNOWN, ContainerId, Exit, Found, Launch, No
 from dray.node.runtime.cradle import Cradle
 from dray.node.runtime.keeper import files, processes
 from dray.node.runtime.keeper.program import END
+from dray.wire.sockets import claim_directory, make_private
 
 LOG_LIMIT: Final = 10 * 1024 * 1024
 LOG_KEEP: Final = 2
@@ -65,7 +66,7 @@ class Keepers:
     """The keepers of a node's containers."""
 
     def __init__(self, directory: Path, clock: Clock | None = None) -> None:
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        claim_directory(directory)
         self._directory = directory
         self._clock = clock or SystemClock()
         self._starting: set[ContainerId] = set()
@@ -84,7 +85,7 @@ class Keepers:
         about = About(pod_name=launch.pod_name, namespace=launch.namespace)
         self._starting.add(container)
         try:
-            launch.log.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
+            make_private(launch.log.parent)
             (home / _ABOUT).write_bytes(msgspec.json.encode(about))
             _private(home / _DRAFT, marshal.dumps({**_NOTHING, **orders, "log": str(launch.log)}))
             os.replace(home / _DRAFT, home / files.ORDERS)
