@@ -128,7 +128,7 @@ class Slice:
     priority: int | None = None
 
     def __init__(self, devices: Iterable[Device], priority: int | None = None) -> None:
-        object.__setattr__(self, "devices", tuple(devices))
+        object.__setattr__(self, "devices", _only((Device,), devices, "a slice"))
         object.__setattr__(self, "priority", priority)
 
 
@@ -155,7 +155,7 @@ class Pool:
         counters: Mapping[str, Mapping[str, Amount]] | None = None,
         nodes: Nodes | None = None,
     ) -> None:
-        given = tuple(devices)
+        given = _only((Device, Slice), devices, f"pool `{name}`")
         plain = tuple(each for each in given if isinstance(each, Device))
         grouped = tuple(each for each in given if isinstance(each, Slice))
         sets = (
@@ -168,6 +168,7 @@ class Pool:
         object.__setattr__(self, "counters", tuple(sets))
         object.__setattr__(self, "nodes", nodes)
         _no_twins(self)
+        _sound_draws(self)
 
     @property
     def devices(self) -> tuple[Device, ...]:
@@ -177,7 +178,7 @@ class Pool:
 
 def pools_of(told: Iterable[Device | Pool], node: str) -> tuple[Pool, ...]:
     """What `devices()` yields, as pools: devices without a pool are those of the node's own pool."""
-    given = tuple(told)
+    given = _only((Device, Pool), told, "`devices`")
     loose = [each for each in given if isinstance(each, Device)]
     pools = [each for each in given if isinstance(each, Pool)]
     if loose:
@@ -315,3 +316,28 @@ def _no_twins(pool: Pool) -> None:
         if each.name in seen:
             raise BadDevice(f"pool `{pool.name}`: device `{each.name}` is there twice")
         seen.add(each.name)
+
+
+def _sound_draws(pool: Pool) -> None:
+    """Nobody else would say it: a device that draws from what is not there is never given to anybody."""
+    sets = {each.name: each.counters for each in pool.counters}
+    for each in pool.devices:
+        for draw in each.consumes_counters:
+            unknown = [f"`{name}`" for name in draw.counters if name not in sets.get(draw.counter_set, {})]
+            if unknown:
+                raise BadDevice(
+                    f"pool `{pool.name}`: device `{each.name}` draws {', '.join(unknown)} from "
+                    f"`{draw.counter_set}`, which the pool's `counters` do not have"
+                )
+
+
+def _only(kinds: tuple[type, ...], given: Iterable[Any], place: str) -> tuple[Any, ...]:
+    """What was given; `BadDevice` when something else is among it."""
+    found = tuple(given)
+    for each in found:
+        if not isinstance(each, kinds):
+            expected = " and ".join(f"`{kind.__name__}`" for kind in kinds)
+            raise BadDevice(
+                f"{place}: expected values of {expected} (`device(...)` makes one), got `{each!r}`"
+            )
+    return found

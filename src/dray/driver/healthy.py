@@ -11,16 +11,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
+from typing import Final
 
 from dray.clock import Clock
 from dray.driver import metrics as m
 from dray.driver.author import Author
 from dray.driver.base import DeviceState
+from dray.errors import InputError
 from dray.telemetry.logs import Log
 from dray.telemetry.metrics import Metrics
 from dray.wire.services import Message, Service
 
-_WORDS = {True: "HEALTHY", False: "UNHEALTHY", None: "UNKNOWN"}
+LONGEST_SECONDS: Final = 24 * 3600
+_WORDS: Final = {True: "HEALTHY", False: "UNHEALTHY", None: "UNKNOWN"}
 
 
 class Healthiness:
@@ -51,7 +54,7 @@ class Healthiness:
         """What answers the service's call: messages for as long as somebody listens."""
 
         async def told(_request: Message) -> AsyncIterator[Message]:
-            queue: asyncio.Queue[Sequence[DeviceState]] = asyncio.Queue()
+            queue: asyncio.Queue[Sequence[DeviceState]] = asyncio.Queue(1)
             if self._last is not None:
                 queue.put_nowait(self._last)
             self._listeners.add(queue)
@@ -68,13 +71,15 @@ class Healthiness:
 
     async def _ask(self) -> None:
         try:
-            states = await self._author.health()
+            states = _sound(await self._author.health())
         except Exception as broken:  # the author's code may raise anything
             self._log.error("cannot tell how devices are", driver=self._driver.name, error=broken)
             return
         self._last = states
         self._metrics.set(m.UNHEALTHY, sum(each.healthy is False for each in states), self._driver.name)
         for queue in self._listeners:
+            if queue.full():
+                queue.get_nowait()  # who reads slowly gets the newest
             queue.put_nowait(states)
 
     def _message(self, service: Service, states: Sequence[DeviceState]) -> Message:
@@ -94,3 +99,20 @@ class Healthiness:
                 )
             )
         return service.message("NodeWatchResourcesResponse")(devices=rows)
+
+
+def _sound(states: Sequence[DeviceState]) -> Sequence[DeviceState]:
+    """What an author told, when it is what can be told."""
+    for each in states:
+        if not isinstance(each, DeviceState):
+            raise InputError(f"`health` must yield `DeviceState` values, not `{each!r}`")
+        if not isinstance(each.healthy, bool | None):
+            raise InputError(
+                f"device `{each.device}`: `healthy` is True, False or None, not `{each.healthy!r}`"
+            )
+        if not 0 <= each.timeout_seconds <= LONGEST_SECONDS:
+            raise InputError(
+                f"device `{each.device}`: `timeout_seconds` is at most {LONGEST_SECONDS}, "
+                f"not `{each.timeout_seconds!r}`"
+            )
+    return states

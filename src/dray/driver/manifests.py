@@ -239,7 +239,7 @@ class _Manifests:
         where = [
             "--address",
             f"0.0.0.0:{_WEBHOOK_PORT}",
-            "--cert",
+            "--certificate",
             f"{folder}/tls.crt",
             "--key",
             f"{folder}/tls.key",

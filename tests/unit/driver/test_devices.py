@@ -138,12 +138,34 @@ def test_pools_have_slices_with_priorities_and_counters() -> None:
     assert pool.counters == (CounterSet(name="card", counters={"memory": Counter(value=Q("40Gi"))}),)
 
 
+OTHER: Any = [{"name": "b"}]
+
+
 @pytest.mark.parametrize(
     ("told", "message"),
     [
         (lambda: [Pool("p"), Pool("p")], "pool `p`: told twice"),
         (lambda: [device("a"), Pool("node-a")], "pool `node-a`: it holds the devices that were told without"),
         (lambda: [Pool("p", [device("a"), device("a")])], "pool `p`: device `a` is there twice"),
+        (lambda: ["gpu-0"], "`devices`: expected values of `Device` and `Pool`.*, got `'gpu-0'`"),
+        (
+            lambda: [Pool("p", [device("a"), *OTHER])],
+            "pool `p`: expected values of `Device` and `Slice`",
+        ),
+        (lambda: [Pool("p", [Slice(OTHER)])], "a slice: expected values of `Device`"),
+        (
+            lambda: [
+                Pool("p", [device("a", draws={"cord": {"memory": 1}})], counters={"card": {"memory": 2}})
+            ],
+            "pool `p`: device `a` draws `memory` from `cord`, which the pool's `counters` do not have",
+        ),
+        (
+            lambda: [
+                Pool("p", [device("a", draws={"card": {"cores": 1}})], counters={"card": {"memory": 2}})
+            ],
+            "pool `p`: device `a` draws `cores` from `card`, which",
+        ),
+        (lambda: [device("a", draws={"card": {"memory": 1}})], "pool `node-a`: device `a` draws `memory`"),
     ],
 )
 def test_pools_that_contradict_themselves_are_told(told: Any, message: str) -> None:

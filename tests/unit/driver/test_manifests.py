@@ -27,6 +27,7 @@ from dray.driver.deploying import class_driver_of
 from dray.driver.inventory import CONFIG_MAP, tell
 from dray.driver.manifests import MOUNTS, manifests, short
 from dray.driver.negotiating import ControllerChoices, Negotiation
+from dray.driver.program import command
 from dray.driver.settling import Pace
 from dray.errors import InputError
 from dray.gates import GateSet
@@ -138,6 +139,15 @@ def test_the_pod_on_the_node_has_its_directories_its_name_and_few_privileges() -
     assert container["securityContext"]["allowPrivilegeEscalation"] is False
     assert "privileged" not in container["securityContext"]
     assert made["spec"]["selector"]["matchLabels"] == made["spec"]["template"]["metadata"]["labels"]
+
+
+@pytest.mark.parametrize("driver", DRIVERS, ids=lambda driver: type(driver).__name__)
+def test_what_pods_are_told_to_run_is_a_command_of_the_program(driver: Driver) -> None:
+    program = command(lambda: driver)
+    pods = [each for each in manifests(driver, IMAGE) if each["kind"] in ("DaemonSet", "Deployment")]
+    for made in pods:
+        first, *rest = made["spec"]["template"]["spec"]["containers"][0]["args"]
+        program.commands[first].make_context(first, rest)
 
 
 def test_expressions_of_the_policy_can_be_parsed() -> None:

@@ -227,6 +227,32 @@ def test_a_stream_survives_an_author_who_raises() -> None:
     asyncio.run(scene())
 
 
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ("gpu-0", "`health` must yield `DeviceState` values, not `'gpu-0'`"),
+        (DeviceState("gpu-0", "yes"), "`healthy` is True, False or None, not `'yes'`"),  # type: ignore[arg-type]
+        (DeviceState("gpu-0", True, timeout_seconds=-1), "`timeout_seconds` is at most"),
+    ],
+)
+def test_a_driver_goes_on_when_its_author_tells_of_health_in_other_words(wrong: Any, told: str) -> None:
+    async def scene() -> None:
+        async with on_node() as node:
+            gpu = Watched()
+            gpu.states = [wrong]
+            async with node.running(gpu) as line:
+                request = HEALTH_V1.message("NodeWatchResourcesRequest")()
+                messages: Any = Stub(line.endpoint, HEALTH_V1).stream("NodeWatchResources", request)
+                await until(lambda: _now(told in node.said))
+                gpu.states = [DeviceState("gpu-0", True)]
+                gpu.changed()
+                assert len((await _next(messages)).devices) == 1
+                assert await line.ok(await node.claim("c"), "c")
+                messages.cancel()
+
+    asyncio.run(scene())
+
+
 def test_calls_are_counted_and_timed() -> None:
     async def scene() -> None:
         async with on_node() as node, node.running() as line:
