@@ -122,6 +122,8 @@ class Site(World):
         self.boot = "boot-1"
         self.notes: dict[str, str] = {}
         """Annotations of the node."""
+        self.claims = True
+        """Whether agents look after claims."""
         self.dies_at = ""
         self.points: list[str] = []
         """The points that agents have come to."""
@@ -149,6 +151,7 @@ class Site(World):
             self.registered,
             self.boot,
             self.tempo,
+            claims=self.claims,
             log=lambda what, **fields: self.log.append(f"{what} {fields}"),
             crash=self._crash,
         )

@@ -9,7 +9,8 @@ then on the claim takes no new users, and the pod is not over before all drivers
 waits for (announcements to take back, claims that nobody remembers) is done beside.
 
 A pod whose claims are all prepared is ready without asking anybody: containers start again also while the
-server is away.
+server is away. An office that is told to leave claims alone says the same of every pod; what an earlier agent
+had prepared stays with its pods and is given back.
 
 Rules for this file: sequence only. What may be done is decided in `admission` and `plan`, on values.
 """
@@ -139,6 +140,9 @@ class Claims:
         user = User(uid=pod.metadata.uid, namespace=pod.metadata.namespace, name=pod.metadata.name)
         if self._is_ready(pod):
             self._settled(user.uid)
+            return Ready()
+        if not self._choices.claims:
+            self._desk.telling.ignored(user)
             return Ready()
         began = self._choices.tempo.clock.monotonic()
         answer = await self._attempt(pod, user)

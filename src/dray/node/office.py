@@ -36,6 +36,8 @@ class OfficeChoices:
     boot_id: str
     tempo: Tempo = field(default_factory=Tempo)
     metrics: Metrics = field(default_factory=Metrics)
+    claims: bool = True
+    """Whether pods get what their claims promise; they start without it otherwise."""
     log: Callable[..., None] = _quiet
     """Told what operators should know: a sentence, and fields."""
     crash: Callable[[str], None] = _onwards

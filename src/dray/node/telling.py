@@ -16,6 +16,7 @@ from dray.node.record import Held, User
 NOT_PREPARED: Final = "FailedPrepareDynamicResources"
 NOT_GIVEN_BACK: Final = "FailedUnprepareDynamicResources"
 ABANDONED: Final = "DevicesAbandoned"
+IGNORED: Final = "ClaimsIgnored"
 
 BRIEF: Final = 400
 """Bytes of an event; who wants more asks the driver's log."""
@@ -40,6 +41,11 @@ class Telling:
     def blocked(self, user: User, answer: Waiting) -> None:
         """Giving back did not succeed this time."""
         self._tell(user, NOT_GIVEN_BACK, answer.message)
+
+    def ignored(self, user: User) -> None:
+        """A pod starts without what its claims promise."""
+        what = "the agent of this node leaves claims alone: containers start without what they promise"
+        self._tell(user, IGNORED, what)
 
     def abandoned(self, held: Held) -> None:
         """Devices were forgotten because a person said so."""
