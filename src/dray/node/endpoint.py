@@ -95,6 +95,8 @@ class Endpoint:
             wanted = _wanted(request, self._clock.now())
         except ValueError as wrong:
             return _refused(400, str(wrong))
+        except OverflowError:
+            return _refused(400, "sinceSeconds is longer than there are dates")
         path = self._logs.of(life.pod, container, attempt)
         follow = request.query.get("follow") == "true" and not previous
 

@@ -11,6 +11,7 @@ Rules for this file: nothing of a log is read; what is wrong with a question is 
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import os
 import ssl
 import tempfile
@@ -29,6 +30,7 @@ from dray.server.cache import Cache
 from dray.server.call import MASTERS, Answer, Request
 from dray.server.failures import Failure, bad_request, internal, not_found
 from dray.server.held import Held
+from dray.values.names import dns_subdomain
 
 IDENTITY: Final = "dray:apiserver"
 """Who asks agents, in the name of everybody who may read logs."""
@@ -96,6 +98,9 @@ class PodLogs:
             fingerprint = b""
         if len(fingerprint) != 32:
             raise internal(f"the annotation `{CERTIFICATE}` of node {name} is no fingerprint")
+        if not _is_host(host) or not 0 < port < 65536:
+            # Anything else could be read as another place, or as another question to ask there.
+            raise internal(f"node {name} cannot be asked at `{host}` and port {port}: that is no address")
         return f"https://{f'[{host}]' if ':' in host else host}:{port}", fingerprint
 
     async def _asked(self, target: URL, fingerprint: bytes, node: str) -> Answer:
@@ -165,6 +170,15 @@ def _address(status: Mapping[str, Any]) -> str:
     """The address of a node at which its agent listens."""
     found = {str(one.get("type")): str(one.get("address") or "") for one in status.get("addresses") or ()}
     return found.get("InternalIP") or found.get("Hostname") or ""
+
+
+def _is_host(text: str) -> bool:
+    """Whether a text is an address or the name of a host, and nothing besides."""
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return not dns_subdomain(text.lower())
+    return "%" not in text
 
 
 def _container(pod: Held, asked: str) -> str:

@@ -125,6 +125,8 @@ def test_the_log_of_the_container_before(tmp_path: Path) -> None:
         ({"container": "a", "tailLines": "x"}, 400, "tailLines must be a whole number, not `x`"),
         ({"container": "a", "sinceSeconds": "1", "sinceTime": "2026-01-01T00:00:00Z"}, 422, "at most one"),
         ({"container": "a", "sinceTime": "yesterday"}, 400, "yesterday"),
+        ({"container": "a", "sinceSeconds": "9" * 30}, 400, "sinceSeconds is longer than there are dates"),
+        ({"container": "a", "sinceSeconds": "9" * 11}, 400, "sinceSeconds is longer than there are dates"),
     ],
 )
 def test_questions_that_have_no_answer(tmp_path: Path, query: dict[str, str], code: int, words: str) -> None:
@@ -183,6 +185,24 @@ def test_only_the_certificate_of_the_node_is_believed(tmp_path: Path) -> None:
                 await stage.admin.patch(kind_called("Node"), NODE, patch)
                 code, text = await asked(stage, "p")
                 assert (code, words in text) == (500, True), text
+
+    played(tmp_path, work)
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["127.0.0.1/api/v1/secrets?x=", "127.0.0.1#", "someone@127.0.0.1", "a b", "::1/api", "fe80::1%lo/x"],
+)
+def test_an_address_that_asks_for_more_than_a_log_is_not_asked(tmp_path: Path, address: str) -> None:
+    async def work(stage: Stage) -> None:
+        async with agent(stage):
+            await stage.create(pod("p", container("c", "sh", "-c", TALKS)))
+            await said(stage, "p", "oops")
+        status = {"addresses": [{"type": "InternalIP", "address": address}]}
+        node = kind_called("Node")
+        await stage.admin.patch(node, NODE, MergePatch({"status": status}), subresource="status")
+        code, text = await asked(stage, "p")
+        assert (code, f"`{address}`" in text, "is no address" in text) == (500, True, True), text
 
     played(tmp_path, work)
 
