@@ -3,7 +3,7 @@
 Theory of operation: a state file is one line of JSON: what it is, its version, the content, and a checksum of
 all three. It is written beside the old one, made durable, and put in its place, so a reader sees the old or
 the new. Whoever reads a file that is torn, foreign or of a later version is told which of these it is and
-decides.
+decides. Making things durable is slow: who writes says what a loss of power may undo.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import os
 import stat
 import zlib
 from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,6 +21,8 @@ import msgspec
 
 from dray.errors import DrayError
 
+_NONSENSE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What reading JSON may end with; only the first is a fault of its form."""
 _BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
 
 
@@ -29,6 +32,14 @@ class Damaged(DrayError):  # noqa: N818 - what is the case
 
 class Newer(DrayError):  # noqa: N818 - what is the case
     """A state file of a version that this program does not know."""
+
+
+class Lasts(Enum):
+    """What a write survives; every one survives the end of the program, however sudden."""
+
+    FOR_GOOD = "a loss of power"
+    EITHER = "a loss of power leaves the old or the new, both whole"
+    THIS_BOOT = "nothing is promised after a loss of power"
 
 
 def boot_id() -> str:
@@ -61,7 +72,7 @@ def read_whole(path: Path) -> bytes | None:
         os.close(descriptor)
 
 
-def write_whole(path: Path, content: bytes, mode: int = 0o600) -> None:
+def write_whole(path: Path, content: bytes, mode: int = 0o600, *, lasts: Lasts = Lasts.FOR_GOOD) -> None:
     """Put a file in place in one step and make it durable; `OSError` when that is not possible."""
     fresh = path.with_name(f".{path.name}.{os.getpid()}")
     fresh.unlink(missing_ok=True)
@@ -71,18 +82,21 @@ def write_whole(path: Path, content: bytes, mode: int = 0o600) -> None:
             os.fchmod(file.fileno(), mode)
             file.write(content)
             file.flush()
-            os.fsync(file.fileno())
+            if lasts is not Lasts.THIS_BOOT:
+                os.fsync(file.fileno())
         fresh.replace(path)
     except OSError:
         fresh.unlink(missing_ok=True)
         raise
-    settle(path.parent)
+    if lasts is Lasts.FOR_GOOD:
+        settle(path.parent)
 
 
-def remove(path: Path) -> None:
-    """Take a file away for good, if it is there."""
+def remove(path: Path, lasts: Lasts = Lasts.FOR_GOOD) -> None:
+    """Take a file away, if it is there."""
     path.unlink(missing_ok=True)
-    settle(path.parent)
+    if lasts is Lasts.FOR_GOOD:
+        settle(path.parent)
 
 
 def settle(directory: Path) -> None:
@@ -110,12 +124,12 @@ class StateFile:
     what: str
     version: int
 
-    def write(self, path: Path, content: Any) -> None:
+    def write(self, path: Path, content: Any, lasts: Lasts = Lasts.FOR_GOOD) -> None:
         """Write a struct or a document in one step."""
         body = msgspec.json.encode(content)
         checksum = _checksum(self.what, self.version, body)
         envelope = _Envelope(self.what, self.version, checksum, msgspec.Raw(body))
-        write_whole(path, msgspec.json.encode(envelope) + b"\n")
+        write_whole(path, msgspec.json.encode(envelope) + b"\n", lasts=lasts)
 
     def read(self, path: Path) -> tuple[int, bytes] | None:
         """The version and the content (JSON) of a file; None when there is none."""
@@ -124,7 +138,7 @@ class StateFile:
             return None
         try:
             envelope = msgspec.json.decode(raw, type=_Envelope)
-        except msgspec.DecodeError as broken:
+        except _NONSENSE as broken:
             raise Damaged(f"`{path}` is not a whole {self.what}: {broken}") from None
         body = bytes(envelope.content)
         if envelope.what != self.what:

@@ -174,15 +174,16 @@ def handler(service: Service, answers: Mapping[str, Answering | Streaming]) -> A
         method = service.methods[name]
         make = grpc.unary_stream_rpc_method_handler if method.streams else grpc.unary_unary_rpc_method_handler
         handlers[name] = make(
-            _streaming(answer) if method.streams else _answering(answer),
-            request_deserializer=method.request.FromString,
+            _streaming(answer, method) if method.streams else _answering(answer, method),
+            request_deserializer=partial(_read, method.request),
             response_serializer=method.response.SerializeToString,
         )
     return grpc.method_handlers_generic_handler(service.name, handlers)
 
 
-def _answering(answer: Any) -> Any:
-    async def answered(request: Message, context: Any) -> Message:
+def _answering(answer: Any, method: Method) -> Any:
+    async def answered(request: Message | None, context: Any) -> Message:
+        await _readable(request, method, context)
         try:
             return await answer(request)
         except Declined as declined:
@@ -191,9 +192,17 @@ def _answering(answer: Any) -> Any:
     return answered
 
 
-def _streaming(answer: Any) -> Any:
-    async def streamed(request: Message, _context: Any) -> AsyncIterator[Message]:
+def _streaming(answer: Any, method: Method) -> Any:
+    async def streamed(request: Message | None, context: Any) -> AsyncIterator[Message]:
+        await _readable(request, method, context)
         async for each in answer(request):
             yield each
 
     return streamed
+
+
+async def _readable(request: Message | None, method: Method, context: Any) -> None:
+    """End a call whose request is nonsense: that is the fault of whoever calls, and no surprise to us."""
+    if request is None:
+        what = f"the request of {method.name} is no {method.request.DESCRIPTOR.name}"
+        await context.abort(grpc.StatusCode.INVALID_ARGUMENT, what)

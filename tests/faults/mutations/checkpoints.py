@@ -1,0 +1,134 @@
+"""State files that were changed: those of the agent and those of a driver.
+
+A file that is not byte for byte what was written is told from a good one, whatever was done to it, unless
+what it says is still the same. Reading it never fails in another way than by saying so, and a driver that
+finds it goes on with all its other claims.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from dray.driver.cdifiles import CdiFiles
+from dray.driver.kept import Entry, KeptDevice, Stage
+from dray.driver.prepared import Book
+from dray.durable import Damaged, Newer
+from dray.node.checkpoint import FILE, Checkpoint, Lost
+from dray.node.drivers import PreparedDevice
+from dray.node.record import DeviceKey, DriverPart, Held, Record, User
+from dray.node.record import Stage as NodeStage
+from tests.faults.mutations.bytes import spoiled
+
+UIDS = ("claim-1", "claim-2", "claim-3")
+
+
+@dataclass
+class Mutations:
+    """How many files were changed, and what came of it."""
+
+    count: int = 0
+    outcomes: Counter[str] = field(default_factory=Counter)
+    breaches: list[str] = field(default_factory=list)
+
+    def sound(self) -> bool:
+        return not self.breaches and self.outcomes["refused"] > 0
+
+    def __str__(self) -> str:
+        outcomes = ", ".join(f"{name} {count}" for name, count in sorted(self.outcomes.items()))
+        return f"{self.count} changed files: {outcomes}; breaches: {'; '.join(self.breaches[:3]) or 'none'}"
+
+
+def record() -> Record:
+    """A record with something of everything."""
+    device = PreparedDevice(
+        request_names=("gpu",), pool="pool", device="gpu-0", cdi=("gpu.example.com/claim=x-0",)
+    )
+    key = DeviceKey(pool="pool", device="gpu-0", request="gpu")
+    part = DriverPart(driver="gpu.example.com", state=NodeStage.PREPARED, wanted=(key,), devices=(device,))
+    users = (User(uid="pod-1", namespace="ns", name="p", entries=("e",)),)
+    held = [
+        Held(uid=uid, namespace="ns", name=f"c-{uid}", users=users, parts=(part,), announced=True)
+        for uid in UIDS
+    ]
+    return Record(boot_id="boot-1", claims=tuple(held))
+
+
+def agents(count: int, seed: int, folder: Path) -> Mutations:
+    """Change the checkpoint of an agent so many times."""
+    seen, chance, path = Mutations(), random.Random(seed), folder / "checkpoint"
+    FILE.write(path, record())
+    good = path.read_bytes()
+    while seen.count < count:
+        seen.count += 1
+        content = spoiled(good, chance)
+        path.write_bytes(content)
+        try:
+            loaded = Checkpoint(path).load()
+        except Newer:
+            seen.outcomes["refused as newer"] += 1
+            seen.breaches += [f"newer: {content!r}"] if b'"version":1,' in content else []
+        except Exception as broken:  # whatever it is, it should not have come out
+            seen.breaches.append(f"{broken!r} for {content!r}")
+        else:
+            if isinstance(loaded, Lost):
+                seen.outcomes["refused"] += 1
+            elif loaded == record():
+                seen.outcomes["the same"] += 1
+            else:
+                seen.breaches.append(f"accepted {content!r}")
+        for each in folder.iterdir():
+            each.unlink()
+    return seen
+
+
+def _book(folder: Path) -> Book:
+    return Book(folder / "state", CdiFiles(folder / "cdi", "gpu.example.com"), "boot-1")
+
+
+def _entry(uid: str) -> Entry:
+    number = UIDS.index(uid)
+    device = KeptDevice(request="gpu", pool="pool", device=f"gpu-{number}", consumed={"memory": "1Gi"})
+    return Entry(
+        uid=uid, namespace="ns", name=f"c{number}", stage=Stage.PREPARED, boot_id="boot-1", devices=(device,)
+    )
+
+
+def drivers(count: int, seed: int, folder: Path) -> Mutations:
+    """Change the state files of a driver so many times; every claim but that one stays as it was."""
+    seen, chance = Mutations(), random.Random(seed)
+    book = _book(folder)
+    for uid in UIDS:
+        book._write(_entry(uid))
+    path = book._entry_path(UIDS[0])
+    good = path.read_bytes()
+    while seen.count < count:
+        seen.count += 1
+        content = spoiled(good, chance)
+        path.write_bytes(content)
+        try:
+            _judge(seen, folder, content)
+        except (Damaged, Newer) as broken:
+            seen.breaches.append(f"not set in order, {broken} for {content!r}")
+        except Exception as broken:  # whatever it is, it should not have come out
+            seen.breaches.append(f"{broken!r} for {content!r}")
+        for each in (folder / "state" / "damaged").iterdir():
+            each.unlink()
+    return seen
+
+
+def _judge(seen: Mutations, folder: Path, content: bytes) -> None:
+    book = _book(folder)
+    trouble = book.awaken(0.0)
+    entries = book.entries()
+    if {uid: entries.get(uid) for uid in UIDS[1:]} != {uid: _entry(uid) for uid in UIDS[1:]}:
+        seen.breaches.append(f"other claims: {entries} for {content!r}")
+    found = entries.get(UIDS[0])
+    if found == _entry(UIDS[0]):
+        seen.outcomes["the same"] += 1
+    elif found == Entry(uid=UIDS[0], stage=Stage.PREPARING) and trouble:
+        seen.outcomes["refused"] += 1
+    else:
+        seen.breaches.append(f"accepted as {found} for {content!r}")
