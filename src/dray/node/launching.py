@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from dray.api.shape import json_name
 from dray.client.caller import TROUBLE
 from dray.client.client import Client
 from dray.client.failures import Forbidden, NotFound
@@ -21,6 +22,7 @@ from dray.node.cdi import CdiFiles, NoSuchEdits
 from dray.node.environment import ConfigProblem, Resolved, Surroundings, resolve
 from dray.node.logs import log_path
 from dray.node.runtime.base import ContainerId, Launch, NotStarted
+from dray.wire.sockets import make_private
 
 Pod = Mapping[str, Any]
 
@@ -95,12 +97,15 @@ class Launching:
         found = await resolve(pod, place, lookup, self._around)
         if isinstance(found, ConfigProblem):
             return NotStarted(CONFIG_ERROR, found.message)
+        identity = _identity(pod, place, given)
+        if isinstance(identity, ConfigProblem):
+            return NotStarted(CONFIG_ERROR, identity.message)
         try:
             edits = self._cdi.edits(devices)
         except NoSuchEdits as missing:
             return NotStarted("CreateContainerError", str(missing))
         log = self._logs.of(pod, container, attempt)
-        log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private(log.parent)
         return Launch(
             pod_uid=uid_of(pod),
             pod_name=name,
@@ -112,7 +117,7 @@ class Launching:
             log=log,
             annotations=pod["metadata"].get("annotations") or {},
             **_resolved(found),
-            **_identity(pod, given),
+            **identity,
         )
 
     def trim(self, pod: Pod, container: str, attempt: int) -> None:
@@ -165,9 +170,18 @@ def _resolved(found: Resolved) -> dict[str, Any]:
     }
 
 
-def _identity(pod: Pod, container: Mapping[str, Any]) -> dict[str, Any]:
+def _identity(pod: Pod, place: str, container: Pod) -> dict[str, Any] | ConfigProblem:
     """As whom a container runs, when somebody says so; the container's own word counts more."""
-    of_pod = (pod.get("spec") or {}).get("securityContext") or {}
-    chosen = {**of_pod, **(container.get("securityContext") or {})}
-    named = {"user": chosen.get("runAsUser"), "group": chosen.get("runAsGroup")}
-    return {name: value for name, value in named.items() if isinstance(value, int)}
+    chosen: dict[str, Any] = {}
+    for where, holder in (("spec", pod.get("spec") or {}), (place, container)):
+        context = holder.get("securityContext") or {}
+        if not isinstance(context, Mapping):
+            return ConfigProblem(f"{where}.securityContext", f"expected an object, got {json_name(context)}")
+        for name, field in (("user", "runAsUser"), ("group", "runAsGroup")):
+            value = context.get(field)
+            if isinstance(value, int):
+                chosen[name] = value
+            elif value is not None:
+                told = f"expected an integer, got {json_name(value)}"
+                return ConfigProblem(f"{where}.securityContext.{field}", told)
+    return chosen
