@@ -13,6 +13,9 @@ from tests.outside import ROOT
 from tests.unit.docs.pages import play
 
 GUIDES = [
+    "docs/start/first-device.md",
+    "docs/guides/workloads.md",
+    "docs/guides/platform.md",
     "docs/guides/run-a-server.md",
     "docs/guides/up.md",
     "docs/guides/scheduler.md",
