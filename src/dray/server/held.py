@@ -64,6 +64,13 @@ def kind_at(place: bytes) -> Kind | None:
     return _BY_PREFIX.get(place[: end + 1])
 
 
+def namespace_at(place: bytes) -> str:
+    """The namespace of the object at a key; empty when it has none."""
+    kind = kind_at(place)
+    namespaced = kind is not None and kind.namespaced
+    return place.rsplit(b"/", 2)[1].decode() if namespaced else ""
+
+
 @lru_cache(maxsize=256)
 def _opening(kind: Kind) -> bytes:
     return b'{"apiVersion":"%s","kind":"%s","metadata":{' % (
@@ -88,8 +95,7 @@ class Held(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def namespace(self) -> str:
-        place, slash, _ = self.key[len(kind_prefix(self.kind)) :].decode().rpartition("/")
-        return place if slash else ""
+        return namespace_at(self.key)
 
     @property
     def name(self) -> str:

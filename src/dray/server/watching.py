@@ -20,12 +20,12 @@ from dray.api.told import Told
 from dray.server.cache import Cache
 from dray.server.call import Request
 from dray.server.failures import bad_request, expired, invalid_options, unavailable, version_too_large
-from dray.server.held import Held, gone, prefix
+from dray.server.held import Held, gone, key, prefix
 from dray.server.reading import NOT_OLDER, Reading, revision_of
 from dray.server.selectors import Choice, choice
 from dray.server.sharing import SharedLines
 from dray.server.showing import Events, Showing, error_event
-from dray.store import Batch, Event
+from dray.store import Batch, Entry, Event
 from dray.store.errors import Closed, Compacted, FutureRevision, SlowWatcher, StoreError
 
 BOOKMARK_SECONDS: Final = 10.0
@@ -68,7 +68,7 @@ class Watching:
     async def _lines(
         self, request: Request, kind: Kind, chosen: Choice, events: Events, initial: bool | None
     ) -> AsyncGenerator[Line, None]:
-        query, place = request.call.query, prefix(kind, request.call.namespace)
+        query, place = request.call.query, _place(request, kind, chosen)
         version = query.get("resourceVersion", "")
         after = self._cache.revision if version in ("", "0") or initial else revision_of(version)
         if initial or (initial is None and version in ("", "0")):
@@ -131,11 +131,7 @@ class Watching:
     @staticmethod
     def _said(chosen: Choice, event: Event) -> tuple[str, Held | None]:
         """What a change means to those who watch what was chosen; nothing, maybe."""
-        now = None if event.entry is None else Held.of(event.entry)
-        before = None if event.previous is None else Held.of(event.previous)
-        if not chosen.everything:
-            now = now if now is not None and chosen.takes(now) else None
-            before = before if before is not None and chosen.takes(before) else None
+        now, before = _seen(chosen, event.entry), _seen(chosen, event.previous)
         if now is not None:
             return ("ADDED" if before is None else "MODIFIED"), now
         return "DELETED", None if before is None else gone(before, event.revision)
@@ -151,9 +147,25 @@ class Watching:
         return self._shared.keep(known, events.event(type_, held)) if line is None else line
 
 
+def _seen(chosen: Choice, entry: Entry | None) -> Held | None:
+    """An object, if there is one and it was chosen."""
+    if entry is None or (chosen.fields and not chosen.may_take(entry.key, entry.value)):
+        return None
+    held = Held.of(entry)
+    return held if not chosen.labels.requirements or chosen.takes(held) else None
+
+
 def _before(batch: Batch) -> list[int]:
     """The revisions at which what a batch changes was written before."""
     return [0 if event.previous is None else event.previous.mod_revision for event in batch.events]
+
+
+def _place(request: Request, kind: Kind, chosen: Choice) -> bytes:
+    """What a watch must hear of; who asks for one name is not told of all the others."""
+    namespace, name = request.call.namespace, chosen.only("metadata.name")
+    if name and (namespace or not kind.namespaced):
+        return key(kind, namespace, name)
+    return prefix(kind, namespace)
 
 
 def _parts(events: Events, held: list[Held]) -> Iterator[Line]:
