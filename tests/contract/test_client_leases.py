@@ -194,7 +194,7 @@ async def test_a_heartbeat_makes_and_renews_its_lease(way, tmp_path):
         owner = {"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "u"}
         node = await client.create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}})
         owner["uid"] = node["metadata"]["uid"]
-        heart = Heartbeat(client, "n", "kube-system", Pulse("n", owner=owner))
+        heart = Heartbeat(client, "n", "kube-system", Pulse("n", owner=lambda: owner))
         run = asyncio.create_task(heart.run())
         while len(hours.slept) < 3:
             await asyncio.sleep(0.001)

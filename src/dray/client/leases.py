@@ -228,8 +228,8 @@ class Pulse:
     holder: str
     lasts: int = 40
     every: float = 10.0
-    owner: Document | None = None
-    """An owner reference: the lease goes when the owner goes."""
+    owner: Callable[[], Document] | None = None
+    """Tells an owner reference: the lease goes when the owner goes, and may come back with another."""
 
 
 class Heartbeat:
@@ -273,7 +273,7 @@ class Heartbeat:
     def _lease(self, spec: Document) -> Document:
         metadata: dict[str, Any] = {"name": self._name, "namespace": self._namespace}
         if self._pulse.owner is not None:
-            metadata["ownerReferences"] = [self._pulse.owner]
+            metadata["ownerReferences"] = [self._pulse.owner()]
         return {
             "apiVersion": LEASE.internal_api_version,
             "kind": LEASE.name,

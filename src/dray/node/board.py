@@ -109,7 +109,7 @@ class Board:
     async def run(self) -> None:
         """Announce the node and keep it so, until cancelled."""
         await self.register()
-        pulse = Pulse(self._facts.name, owner=self._owner())
+        pulse = Pulse(self._facts.name, owner=self._owner)
         heartbeat = Heartbeat(self._client, self._facts.name, LEASES, pulse)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(heartbeat.run())

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from dray.client.changes import MergePatch, StrategicPatch
 from dray.client.client import Client
+from dray.client.leases import Pulse
 from dray.client.places import kind_called
 from dray.node.board import CERTIFICATE, Board, Facts, node_status
 from dray.telemetry.logs import silent
@@ -88,7 +92,10 @@ def test_a_node_that_is_there_is_adopted_with_what_others_wrote(tmp_path: Path) 
     played(tmp_path, work)
 
 
-def test_a_node_that_somebody_deleted_comes_back(tmp_path: Path) -> None:
+def test_a_node_that_somebody_deleted_comes_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its lease, too: the one that belonged to the node before goes with that node."""
+    monkeypatch.setattr("dray.node.board.Pulse", partial(Pulse, every=0.05))
+
     async def work(stage: Stage) -> None:
         board = Board(stage.own, FACTS, silent())
         task = asyncio.create_task(board.run())
@@ -101,7 +108,14 @@ def test_a_node_that_somebody_deleted_comes_back(tmp_path: Path) -> None:
             nodes = (await stage.admin.list(NODES)).items
             return bool(nodes) and nodes[0]["metadata"]["uid"] != before
 
+        async def has_its_lease() -> bool:
+            leases = (await stage.admin.list(LEASES, "kube-node-lease")).items
+            owners = [each["uid"] for one in leases for each in one["metadata"]["ownerReferences"]]
+            return owners == [board.node.metadata.uid]
+
         await until(is_back)
+        await stage.admin.delete(LEASES, NODE, "kube-node-lease")
+        await until(has_its_lease)
         await ended(task)
 
     played(tmp_path, work)
