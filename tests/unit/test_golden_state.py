@@ -174,8 +174,8 @@ def test_a_drivers_claims_are_read(files: Path) -> None:
 
 
 def test_a_claim_that_was_given_back_is_still_known(files: Path) -> None:
-    assert book(files).late(OLD, ["pod-3"])
-    assert not book(files).late(OLD, ["pod-3", "pod-4"]), "somebody has it who came later"
+    assert book(files).late(OLD, ["pod-3"], 0.0)
+    assert not book(files).late(OLD, ["pod-3", "pod-4"], 0.0), "somebody has it who came later"
 
 
 def test_a_driver_still_writes_what_it_reads(files: Path) -> None:
@@ -184,5 +184,5 @@ def test_a_driver_still_writes_what_it_reads(files: Path) -> None:
         path = files / "driver" / "prepared" / f"{entry.uid}.json"
         before = path.read_bytes()
         path.unlink()
-        found.begin(entry)
+        found.begin(entry, 0.0)
         assert path.read_bytes() == before == (GOLDEN / path.relative_to(files)).read_bytes()

@@ -12,8 +12,11 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
 from dray.driver.base import Claim, ClassicClaim, DeviceState, Driver, Ready
+from dray.errors import InputError
 
 THREADS: Final = 32
+THREAD: Final = "driver-"
+"""How the names of threads begin in which an author's methods run."""
 
 
 class Author:
@@ -21,7 +24,7 @@ class Author:
 
     def __init__(self, driver: Driver) -> None:
         self.driver = driver
-        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix=f"driver-{driver.name}")
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix=f"{THREAD}{driver.name}")
 
     @property
     def tells_health(self) -> bool:
@@ -62,20 +65,27 @@ class Author:
         if inspect.isasyncgenfunction(method):
             return await _drained(method(*arguments))
         if inspect.iscoroutinefunction(method):
-            return _listed(await method(*arguments))
+            return _listed(await method(*arguments), method)
         # A generator does its work while it is drained: that belongs into the thread too.
         answer = await self.in_thread(lambda: _started(method(*arguments)))
         if inspect.isawaitable(answer):
             answer = await answer
-        return await _drained(answer) if isinstance(answer, AsyncIterable) else _listed(answer)
+        return await _drained(answer) if isinstance(answer, AsyncIterable) else _listed(answer, method)
 
 
 def _started(answer: Any) -> Any:
     return list(answer) if isinstance(answer, Iterable) else answer
 
 
-def _listed(answer: Any) -> list[Any]:
-    return [] if answer is None else list(answer)
+def _listed(answer: Any, method: Callable[..., Any]) -> list[Any]:
+    if answer is None:
+        return []
+    if not isinstance(answer, Iterable):
+        raise InputError(
+            f"`{method.__name__}` must return a list, or yield one thing after the other; it returned "
+            f"`{type(answer).__name__}`"
+        )
+    return list(answer)
 
 
 async def _drained(answer: AsyncIterable[Any]) -> list[Any]:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from os import PathLike
 from typing import Any, ClassVar, TypeAlias
 
 from dray.api.meta import Condition
@@ -124,7 +125,7 @@ class Ready:
     got: Got | None = None
     env: Mapping[str, str] = field(default_factory=dict, hash=False)
     mounts: Sequence[Mount | str] = ()
-    device_nodes: Sequence[DeviceNode | str] = ()
+    device_nodes: Sequence[DeviceNode | str | PathLike[str]] = ()
     hooks: Sequence[Hook] = ()
     cdi: Sequence[str] = ()
     status: DeviceStatus | None = None

@@ -3,12 +3,14 @@
 Theory of operation: the kind is `<driver>/claim`, a device in it stands for one device of a claim and is
 named by the claim's uid and a number, so that names never clash, not even between shares of one device. The
 file has the driver and the uid in its name; a uid that could mean something else in a path, or to a runtime,
-gives way to a digest of it.
+gives way to a digest of it. A file speaks of devices as they are in this boot of the machine and is written
+anew after the next, so it need not survive a loss of power.
 """
 
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -16,7 +18,7 @@ from typing import Final
 
 from dray.driver.allocated import Refused
 from dray.driver.base import Ready
-from dray.durable import remove, write_whole
+from dray.durable import Lasts, remove, write_whole
 from dray.wire.cdi import BadSpec, CdiDevice, DeviceNode, Edits, Mount, Spec, qualified, write_spec
 
 _SAFE: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,62}[A-Za-z0-9])?")
@@ -85,12 +87,12 @@ class CdiFiles:
             self.remove(uid)
             return
         self._directory.mkdir(parents=True, exist_ok=True)
-        write_whole(self.path(uid), content, 0o644)
+        write_whole(self.path(uid), content, 0o644, lasts=Lasts.THIS_BOOT)
 
     def remove(self, uid: str) -> None:
         """Take the file of a claim away."""
         if self._directory.is_dir():
-            remove(self.path(uid))
+            remove(self.path(uid), Lasts.THIS_BOOT)
 
     def strays(self, owned: set[str]) -> Iterator[Path]:
         """Files of this driver that belong to none of these claims, also those half written."""
@@ -115,7 +117,8 @@ def _edits(ready: Ready) -> Edits:
         env=tuple(f"{name}={value}" for name, value in ready.env.items()),
         mounts=tuple(_mount(each) if isinstance(each, str) else each for each in ready.mounts),
         device_nodes=tuple(
-            DeviceNode(path=each) if isinstance(each, str) else each for each in ready.device_nodes
+            each if isinstance(each, DeviceNode) else DeviceNode(path=os.fspath(each))
+            for each in ready.device_nodes
         ),
         hooks=tuple(ready.hooks),
     )

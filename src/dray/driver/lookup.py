@@ -1,6 +1,6 @@
 """Asking the API about claims: what they are, who has them reserved, whether anybody still wants them.
 
-Theory of operation: a claim is wanted while it exists under its uid and still has devices of this driver, or
+Theory of operation: a claim is wanted while it exists under its uid and still has one of its devices, or
 while a preparation stands by which the agent of this node says that it holds them: the agent will then give
 them back itself, once the pod's containers have ended. Clusters without our agents have no preparations.
 """
@@ -46,7 +46,7 @@ class Lookup:
         if not entry.name:
             return False  # what was known of it is lost; whoever holds it will say so
         stored = await self._stored(entry)
-        if stored is not None and self._is_ours(stored):
+        if stored is not None and self._has(stored, entry):
             return False
         return not await self._stands(entry.uid)
 
@@ -58,12 +58,14 @@ class Lookup:
         stored = await self.claim(entry.namespace, entry.name)
         return stored if stored is not None and stored.metadata.uid == entry.uid else None
 
-    def _is_ours(self, stored: ResourceClaim | ClassicClaim) -> bool:
+    def _has(self, stored: ResourceClaim | ClassicClaim, entry: Entry) -> bool:
+        """Whether a claim has what was prepared for it; it may have got something else since, elsewhere."""
         if isinstance(stored, ClassicClaim):
             return stored.status.driver_name == self._driver
         allocation = stored.status.allocation
         results = () if allocation is None else allocation.devices.results
-        return any(each.driver == self._driver for each in results)
+        held = {(self._driver, each.pool, each.device) for each in entry.devices}
+        return any((each.driver, each.pool, each.device) in held for each in results)
 
     async def _stands(self, uid: str) -> bool:
         """Whether the agent of this node says that it holds a claim; also when we may not know."""

@@ -8,7 +8,9 @@ driver (a rolling update) see each other's work. The order of writes makes every
 
 What says "prepared" in this boot of the machine is whole, and its reply is given again as it was. Anything
 else is begun anew: authors are told that both works may have been done in part. After a reboot nothing that
-was set up is there any more, so what another boot prepared counts as begun only.
+was set up is there any more, so what another boot prepared counts as begun only. Hence a loss of power, which
+is a reboot, may undo everything but that work was begun, and that it was undone: only these two writes are
+made durable before anything else is done.
 
 A device that a claim holds, in whatever stage, is refused to every other claim; shares of a device are told
 apart by their ids, and access for administrators holds nothing. The note "returned" stays for a while: a call
@@ -34,7 +36,8 @@ from dray.driver.allocated import Refused
 from dray.driver.base import Ready
 from dray.driver.cdifiles import CdiFiles, digest_of, safe_name
 from dray.driver.kept import Answer, Entry, KeptDevice, Returned, Stage
-from dray.durable import Damaged, Newer, StateFile, remove
+from dray.driver.turns import Turns
+from dray.durable import Damaged, Lasts, Newer, StateFile, remove
 from dray.wire.sockets import claim_directory
 
 _ENTRY: Final = StateFile("dray driver claim", 1)
@@ -43,6 +46,10 @@ _RETURNED: Final = StateFile("dray driver claim given back", 1)
 REMEMBERED_SECONDS: Final = 24 * 3600.0
 """For how long a claim that was given back is remembered, in the same boot."""
 MOST_REMEMBERED: Final = 4096
+FORGETTING_EVERY: Final = 256
+"""How many claims are given back between two looks at what need not be remembered any more."""
+LATE_SECONDS: Final = 10.0
+"""For how long a call may be under way that was made before a claim was given back."""
 
 Passing = Callable[[str], None]
 
@@ -99,8 +106,10 @@ class Book:
         self._boot_id = boot_id
         self.passing = passing
         self._seen: dict[str, _Seen] = {}
+        self._given = 0
         for each in (directory, self._entries, self._returned, self._damaged):
             claim_directory(each)
+        self.turns = Turns(directory / "turns")
 
     # --- reading ---
 
@@ -133,30 +142,34 @@ class Book:
             return False
         return self._files.is_there(entry.uid, entry.file)
 
-    def late(self, uid: str, consumers: Sequence[str]) -> bool:
-        """Whether a claim was given back, and nobody came since whom it is reserved for."""
+    def late(self, uid: str, consumers: Sequence[str], now: float) -> bool:
+        """Whether a claim was given back, and nobody came since whom it is reserved for.
+
+        If several had it reserved, some of them may not have been here yet: then only time tells.
+        """
         told = self._returned_note(uid)
         if told is None or told.boot_id != self._boot_id:
+            return False
+        if len(told.consumers) > 1 and consumers and now - told.at > LATE_SECONDS:
             return False
         return set(consumers) <= set(told.consumers)
 
     # --- prepare ---
 
-    def begin(self, entry: Entry, *, by_pods: bool = True) -> None:
+    def begin(self, entry: Entry, now: float, *, by_pods: bool = True) -> None:
         """Write down that work on a claim begins; `Refused` when another claim holds one of its devices.
 
         Also when it comes too late; whether that is so can be told of claims that are reserved by pods.
         """
         self.passing(Places.BEFORE_WORK)
-        if by_pods and self.late(entry.uid, entry.consumers):
+        if by_pods and self.late(entry.uid, entry.consumers, now):
             raise Refused(
                 "it was given back, and nobody else has it reserved since: this call comes too late"
             )
         with self._alone():
             self._refuse_held(entry)
-            self._write(entry)
-        if self._returned_path(entry.uid).exists():
-            remove(self._returned_path(entry.uid))
+            self._write(entry, Lasts.FOR_GOOD)
+        remove(self._returned_path(entry.uid), Lasts.THIS_BOOT)
         self.passing(Places.AFTER_CHECKPOINT)
 
     def finish(
@@ -176,7 +189,7 @@ class Book:
             entry, stage=Stage.PREPARED, answers=answers, boot_id=self._boot_id, file=digest_of(content)
         )
         self.passing(Places.BEFORE_SECOND)
-        self._write(whole)
+        self._write(whole, Lasts.EITHER)
         self.passing(Places.BEFORE_REPLY)
         return whole
 
@@ -187,7 +200,7 @@ class Book:
         self.passing(Places.GIVE_BEFORE_WORK)
         going = msgspec.structs.replace(entry, stage=Stage.UNPREPARING)
         if going != entry:
-            self._write(going)
+            self._write(going, Lasts.EITHER)
         self.passing(Places.GIVE_AFTER_CHECKPOINT)
         return going
 
@@ -198,10 +211,13 @@ class Book:
         self.passing(Places.GIVE_AFTER_CDI)
         everyone = tuple(dict.fromkeys([*entry.consumers, *consumers]))
         note = Returned(uid=entry.uid, boot_id=self._boot_id, consumers=everyone, at=now)
-        _RETURNED.write(self._returned_path(entry.uid), note)
+        _RETURNED.write(self._returned_path(entry.uid), note, Lasts.THIS_BOOT)
         self.passing(Places.GIVE_BEFORE_SECOND)
         remove(self._entry_path(entry.uid))
         self._seen.pop(self._entry_path(entry.uid).name, None)
+        self._given += 1
+        if self._given % FORGETTING_EVERY == 0:
+            self._forget(now)
         self.passing(Places.GIVE_BEFORE_REPLY)
 
     # --- at the start ---
@@ -219,6 +235,7 @@ class Book:
                 remove(path)
                 told.append(Trouble(path, "no prepared claim has this CDI file: removed"))
             self._forget(now)
+        self.turns.tidy()
         return tuple(told)
 
     def _has_file(self, entry: Entry) -> bool:
@@ -273,8 +290,8 @@ class Book:
     def _returned_path(self, uid: str) -> Path:
         return self._returned / f"{safe_name(uid)}.json"
 
-    def _write(self, entry: Entry) -> None:
-        _ENTRY.write(self._entry_path(entry.uid), entry)
+    def _write(self, entry: Entry, lasts: Lasts) -> None:
+        _ENTRY.write(self._entry_path(entry.uid), entry, lasts)
 
     def _read(self, path: Path) -> _Seen | None:
         try:

@@ -17,7 +17,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, NamedTuple
-from weakref import WeakValueDictionary
 
 import msgspec
 
@@ -102,7 +101,6 @@ class Work:
         self._tools = tools
         self._author, self._book, self._log = tools.author, tools.book, tools.log
         self._name = tools.author.driver.name
-        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._tasks: set[asyncio.Task[Outcome]] = set()
 
     async def prepare(self, refs: Iterable[Ref]) -> Mapping[str, Outcome]:
@@ -149,13 +147,15 @@ class Work:
         self, ref: Ref, method: str, work: Callable[[Ref], Coroutine[Any, Any, tuple[Answer, ...]]]
     ) -> Outcome:
         began = self._tools.clock.monotonic()
-        lock = self._locks.setdefault(ref.uid, asyncio.Lock())
-        async with lock:
+        async with self._book.turns.of(ref.uid, partial(self._wait_for_another, ref)):
             outcome = await self._ended(ref, method, work)
         metrics, result = self._tools.metrics, "error" if outcome.error else "ok"
         metrics.count(m.CALLS, self._name, method, result)
         metrics.observe(m.CALL_SECONDS, self._tools.clock.monotonic() - began, self._name, method)
         return outcome
+
+    def _wait_for_another(self, ref: Ref) -> None:
+        self._log.info("another process of the driver is busy with a claim", driver=self._name, claim=ref)
 
     async def _ended(
         self, ref: Ref, method: str, work: Callable[[Ref], Coroutine[Any, Any, tuple[Answer, ...]]]
@@ -184,8 +184,11 @@ class Work:
         return f"driver {self._name}: claim {ref}: {cause}"
 
     async def _mend(self) -> None:
-        for trouble in await self._disk(self._book.awaken, self._tools.clock.now().timestamp()):
+        for trouble in await self._disk(self._book.awaken, self._now()):
             self._log.error("set in order", driver=self._name, path=trouble.path, what=trouble.what)
+
+    def _now(self) -> float:
+        return self._tools.clock.now().timestamp()
 
     async def _disk(self, call: Callable[..., Any], *arguments: Any) -> Any:
         # Not in a thread of the author's: those may all be busy for long.
@@ -201,7 +204,7 @@ class Work:
             await self._give_back(entry)
         claim, consumers, by_pods = await self._read(ref)
         begun = entry_of(claim, self._tools.boot_id, consumers)
-        await self._disk(partial(self._book.begin, begun, by_pods=by_pods))
+        await self._disk(partial(self._book.begin, begun, self._now(), by_pods=by_pods))
         ready = await self._author.prepare(claim)
         _check(claim, ready)
         now = timestamp(self._tools.clock.now())
@@ -253,7 +256,7 @@ class Work:
         finally:
             asking.cancel()
         self._tools.statuses.forget(entry.uid)
-        await self._disk(self._book.given, going, consumers, self._tools.clock.now().timestamp())
+        await self._disk(self._book.given, going, consumers, self._now())
 
     async def _consumers(self, entry: Entry) -> tuple[str, ...]:
         """Who else has it reserved by now, if the API tells in time."""

@@ -28,6 +28,8 @@ def test_short_and_long_forms_say_the_same(tmp_path: Path) -> None:
         device_nodes=[DeviceNode(path="/dev/gpu0")],
     )
     assert files.content("u", [short]) == files.content("u", [long])
+    path = Ready(GOT, device_nodes=[Path("/dev/gpu0")])
+    assert files.content("u", [path]) == files.content("u", [Ready(GOT, device_nodes=["/dev/gpu0"])])
     hook = Hook(hook_name="createRuntime", path="/bin/true", args=("true",))
     written = json.loads(files.content("u", [Ready(GOT, hooks=[hook])]) or b"")
     assert written["devices"] == [

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import stat
+from typing import Any
 
 import pytest
 
+from dray.driver import Claim, Ready
 from dray.wire.services import DRA_V1BETA1
 from tests.unit.driver.onnode import DRIVER, NODE, Gpu, on_node
 
@@ -219,5 +221,28 @@ def test_a_cdi_file_that_somebody_took_away_or_changed_comes_back() -> None:
                 spoil()
                 assert await line.ok(uid, "c") == answer
                 assert file.read_text() == content
+
+    asyncio.run(scene())
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (Ready(), "`prepare` must return a list, or yield one thing after the other; it returned `Ready`"),
+        (None, "`prepare` returned nothing for device `gpu-0` of request `gpu`"),
+        (["gpu-0"], "`prepare` must return `Ready` values, not `str`"),
+        ([Ready()], "`prepare` returned nothing for device `gpu-0`"),
+    ],
+)
+def test_authors_who_answer_in_another_form_are_told_which_one(answer: Any, told: str) -> None:
+    async def scene() -> None:
+        class Odd(Gpu):
+            def prepare(self, claim: Claim) -> Any:
+                return answer
+
+        async with on_node() as node, node.running(Odd()) as line:
+            uid = await node.claim("c")
+            assert told in await line.refused(uid, "c")
+            await line.given_back(uid, "c")
 
     asyncio.run(scene())
