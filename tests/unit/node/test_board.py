@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 
 from dray.client.changes import MergePatch, StrategicPatch
 from dray.client.client import Client
+from dray.client.failures import NotFound
 from dray.client.leases import Pulse
 from dray.client.places import kind_called
 from dray.node.board import CERTIFICATE, Board, Facts, node_status
@@ -101,8 +103,6 @@ def test_a_node_that_somebody_deleted_comes_back(tmp_path: Path, monkeypatch: py
         task = asyncio.create_task(board.run())
         await board.registered.wait()
         before = board.node.metadata.uid
-        await stage.admin.delete(NODES, NODE)
-        board.set_ready(False, "for a test")
 
         async def is_back() -> bool:
             nodes = (await stage.admin.list(NODES)).items
@@ -113,8 +113,12 @@ def test_a_node_that_somebody_deleted_comes_back(tmp_path: Path, monkeypatch: py
             owners = [each["uid"] for one in leases for each in one["metadata"]["ownerReferences"]]
             return owners == [board.node.metadata.uid]
 
+        await until(has_its_lease)
+        await stage.admin.delete(NODES, NODE)
+        board.set_ready(False, "for a test")
         await until(is_back)
-        await stage.admin.delete(LEASES, NODE, "kube-node-lease")
+        with suppress(NotFound):
+            await stage.admin.delete(LEASES, NODE, "kube-node-lease")
         await until(has_its_lease)
         await ended(task)
 
