@@ -122,7 +122,7 @@ class Site(World):
         self.boot = "boot-1"
         self.notes: dict[str, str] = {}
         """Annotations of the node."""
-        self.claims = True
+        self.minds_claims = True
         """Whether agents look after claims."""
         self.dies_at = ""
         self.points: list[str] = []
@@ -151,7 +151,7 @@ class Site(World):
             self.registered,
             self.boot,
             self.tempo,
-            claims=self.claims,
+            claims=self.minds_claims,
             log=lambda what, **fields: self.log.append(f"{what} {fields}"),
             crash=self._crash,
         )

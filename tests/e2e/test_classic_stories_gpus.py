@@ -26,6 +26,7 @@ from tests.outside import ROOT
 req = pytest.mark.req
 SEEDS = ROOT / "examples" / "seeds"
 DRIVER = "gpu.acme.com"
+OFF = "AllAlpha=false,AllBeta=false,DynamicResourceAllocation=false"
 STAYS = "exec sleep 600"
 INITIALISES = '#!/bin/sh\necho "$@" > initialised\n'
 
@@ -160,3 +161,21 @@ def test_an_administrator_chooses_how_gpus_are_initialised_and_nobody_else_does(
     place.kubectl("create", "-f", "-", given=document, KUBECONFIG=jane)
     place.told("smuggles-gpu", "initCommand")
     assert place.node_of("smuggles") == ""
+
+
+@req("K3063-162")
+def test_on_a_node_without_the_feature_a_workload_starts_without_and_must_look_itself(place: Place) -> None:
+    old = place.cluster.node("node-old", "--feature-gates", OFF)
+    try:
+        script = 'if [ -z "$ACME_MEMORY" ]; then echo no gpu; exit 3; fi; exec sleep 600'
+        document = pod("looks", [gpu("1Gi")], container(script, "gpu"))
+        document["spec"]["nodeName"] = "node-old"
+        place.makes(document)
+        until(lambda: place.phase("looks") == "Failed", place.seen)
+        assert place.kubectl("logs", "looks").out == "no gpu\n"
+        place.told("looks", "the agent of this node leaves claims alone")
+        assert "claims are left alone" in old.agent.log.read_text()
+    finally:
+        place.kubectl("delete", "pod", "looks", "--ignore-not-found")
+        old.agent.stop()
+        place.kubectl("delete", "node", "node-old")

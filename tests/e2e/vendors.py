@@ -6,9 +6,11 @@ import itertools
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -50,12 +52,14 @@ class Place:
 
     def installs(self, vendor: Vendor, *nodes: str) -> None:
         """Start the controller of a driver and its parts on nodes, each with the rights of its role."""
+        parts = [partial(self._on_node, vendor, self.nodes[node]) for node in nodes]
+        at_once(partial(self._allocating, vendor), *parts)
+
+    def _allocating(self, vendor: Vendor) -> None:
         name = vendor.name
         account = self.cluster.credentials(name, f"dray:driver:{name}", "dray:classic-drivers")
         command = (*vendor.program, "controller", *vendor.options)
         self._part(vendor, "controller", command, "allocating", KUBECONFIG=str(account))
-        for node in nodes:
-            self._on_node(vendor, self.nodes[node])
 
     def _on_node(self, vendor: Vendor, node: Node) -> None:
         groups = (f"dray:driver:{vendor.name}", "dray:classic-drivers", f"dray:on-node:{node.name}")
@@ -167,9 +171,18 @@ def vendors_place(folder: Path, home: Path, program: str, *nodes: str) -> Iterat
     """Server, scheduler, controller and agents of nodes, each in a process of its own."""
     with cluster(folder) as started:
         kubectl = Kubectl(program, clean_environment(home, started.server.kubeconfig), "default")
-        services = {name: started.service(name, f"dray:{name}") for name in ("scheduler", "controller")}
-        agents = {name: started.node(name, "--label", "fabric=main") for name in nodes}
-        yield Place(started, agents, kubectl, services)
+        names = ("scheduler", "controller")
+        services = [partial(started.service, name, f"dray:{name}") for name in names]
+        agents = [partial(started.node, name, "--label", "fabric=main") for name in nodes]
+        scheduler, controller, *made = at_once(*services, *agents)
+        on = dict(zip(nodes, made, strict=True))
+        yield Place(started, on, kubectl, {"scheduler": scheduler, "controller": controller})
+
+
+def at_once(*starts: Callable[[], Any]) -> list[Any]:
+    """Start several processes together: each waits for its own, and there are two cores."""
+    with ThreadPoolExecutor(len(starts)) as threads:
+        return [each.result() for each in [threads.submit(start) for start in starts]]
 
 
 @contextmanager

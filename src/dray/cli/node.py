@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dray.cli.door import YES
+from dray.cli.options import gates_option
 from dray.cli.servers import server_options
 from dray.cli.services import chosen_log, log_options, run
 
@@ -94,6 +95,7 @@ _FOLDER = click.Path(path_type=Path, file_okay=False)
     help="Tell metrics at /metrics and health at /healthz and /readyz there; nowhere unless given.",
 )
 @log_options
+@gates_option
 def command(**chosen: Any) -> int:
     """Run the pods that are bound to a node.
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from dray.cluster.up import Up, UpOptions
     from dray.gates import GateSet
 
-_COMPONENTS = ("server", "scheduler", "controller")
+_COMPONENTS = ("server", "scheduler", "controller", "node")
 
 _GATES = tuple(
     click.option(
@@ -96,6 +96,7 @@ def _options(chosen: dict[str, Any]) -> UpOptions:
         server,
         Component(gates["scheduler"], elect, log=server.log, profile=profile_in(file)),
         Component(gates["controller"], elect, log=server.log, upkeep=True),
+        gates=gates["node"],
         **nodes,
     )
 

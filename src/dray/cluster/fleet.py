@@ -143,7 +143,9 @@ def _cards() -> list[Document]:
 
 
 async def classify(client: Client, log: Log) -> None:
-    """Make the device classes that are not there yet."""
+    """Make the device classes that are not there yet; a server without the feature gets none."""
+    if not await client.serves(DeviceClass):
+        return
     have = await _present(client, DeviceClass)
     for document in classes():
         await _made(client, document, have, log)
@@ -159,7 +161,8 @@ async def settle(
     if not count:
         return 0
     known = {found.metadata.name: found.metadata.uid for found in (await client.list(Node)).items}
-    published = await _present(client, ResourceSlice)
+    publishes = await client.serves(ResourceSlice)
+    published = await _present(client, ResourceSlice) if publishes else set()
     await classify(client, log)
     numbers = iter(range(count))
 
@@ -170,7 +173,7 @@ async def settle(
             called = name(number, kind)
             uid = known.get(called) or (await client.create(node(number, kind)))["metadata"]["uid"]
             owner = {"apiVersion": "v1", "kind": "Node", "name": called, "uid": uid}
-            for document in slices(number, owner, kind):
+            for document in slices(number, owner, kind) if publishes else ():
                 await _made(client, document, published, log)
 
     # Writes that come together are committed together.

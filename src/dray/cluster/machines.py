@@ -13,7 +13,7 @@ import hashlib
 import os
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -22,9 +22,10 @@ from dray.client.client import Client
 from dray.cluster import fleet
 from dray.cluster.inside import Inside
 from dray.cluster.kept import Kept
-from dray.cluster.nodes import NodeOptions, agent
+from dray.cluster.nodes import NodeOptions, agent, minds_claims
 from dray.driver.base import Driver
 from dray.driver.running import Kit, KitChoices
+from dray.gates import GateSet
 from dray.node.agent import Agent, Given, NodeChoices
 from dray.node.board import Facts
 from dray.node.drivers import ClaimRef, DeviceHealth, PreparedDevice
@@ -51,6 +52,8 @@ class Ground:
     runtime: str = "process"
     rootfs: Path | None = None
     """What containers of the `oci` runtime see as their files."""
+    gates: GateSet = field(default_factory=GateSet.default)
+    """Those of the agents."""
 
 
 def machine(ground: Ground, number: int) -> Iterator[Kept]:
@@ -71,6 +74,7 @@ def machine(ground: Ground, number: int) -> Iterator[Kept]:
         port=0,
         authority=ground.authority,
         stop_pods=True,
+        gates=ground.gates,
         log=ground.log,
     )
     client = _client(ground.app, f"system:node:{name}", _NODES)
@@ -151,10 +155,11 @@ def simulated(ground: Ground, number: int) -> Kept:
     )
     root = ground.directory / "nodes" / name
     client = _client(ground.app, f"system:node:{name}", _NODES)
-    runtime = FakeRuntime()
+    claims = minds_claims(ground.gates)
+    choices = NodeChoices(facts, root, FakeRuntime(), drivers=Given(*lines), claims=claims, log=ground.log)
 
     def make() -> Agent:
-        return Agent(client, NodeChoices(facts, root, runtime, drivers=Given(*lines), log=ground.log))
+        return Agent(client, choices)
 
     return Kept(name, make, ground.log, node=name)
 

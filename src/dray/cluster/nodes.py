@@ -1,4 +1,7 @@
-"""Node agents from what people choose: for a process of their own, and many for `dray up`."""
+"""Node agents from what people choose: for a process of their own, and many for `dray up`.
+
+Gates end here: an agent is told whether it looks after claims, and knows no gate.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from typing import Final
 
 from dray.client.client import Client
 from dray.errors import InputError
+from dray.gates import GateSet
 from dray.node.agent import Agent, NodeChoices
 from dray.node.board import Facts
 from dray.node.cdi import DIRECTORIES
@@ -17,6 +21,7 @@ from dray.node.runtime.base import Runtime
 from dray.telemetry.logs import Log, silent
 
 PORT: Final = 10250
+_DRA: Final = "DynamicResourceAllocation"
 
 
 @dataclass(frozen=True)
@@ -44,6 +49,7 @@ class NodeOptions:
     authority: bytes = field(default=b"", repr=False)
     static_pods: Path | None = None
     stop_pods: bool = False
+    gates: GateSet = field(default_factory=GateSet.default)
     log: Log = field(default_factory=silent)
 
 
@@ -70,11 +76,17 @@ def agent(client: Client, options: NodeOptions) -> Agent:
             port=options.port,
             listen=options.listen,
             authority=options.authority,
+            claims=minds_claims(options.gates),
             static_pods=options.static_pods,
             stop_pods=options.stop_pods,
             log=options.log,
         ),
     )
+
+
+def minds_claims(gates: GateSet) -> bool:
+    """Whether an agent with these gates looks after claims."""
+    return gates.enabled(_DRA)
 
 
 def runtime_of(options: NodeOptions) -> Runtime:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -28,6 +28,7 @@ from dray.cluster.inside import Inside
 from dray.cluster.kept import ByNode, Kept
 from dray.cluster.machines import Ground, machine, simulated
 from dray.cluster.narration import Narrator
+from dray.gates import GateSet
 from dray.server.asgi import App
 from dray.server.call import AUTHENTICATED, MASTERS
 
@@ -54,6 +55,8 @@ class UpOptions:
     """What runs the containers of nodes."""
     rootfs: Path | None = None
     """What containers of the `oci` runtime see as their files."""
+    gates: GateSet = field(default_factory=GateSet.default)
+    """Those of nodes; the others have their own."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +100,8 @@ async def running(options: UpOptions, stop: asyncio.Event | None = None) -> Asyn
 
 def _services(started: Started, builder: Client, options: UpOptions) -> tuple[Kept, ...]:
     app, log = started.app, options.server.log
-    ground = Ground(app, options.server.directory, started.authority, log, options.runtime, options.rootfs)
+    chosen = (options.runtime, options.rootfs, options.gates)
+    ground = Ground(app, options.server.directory, started.authority, log, *chosen)
     services = [
         Kept("scheduler", lambda: scheduler(_client(app, SCHEDULER), options.scheduler), log),
         Kept("controllers", lambda: controllers(_client(app, CONTROLLER), options.controller), log),

@@ -109,6 +109,8 @@ class NodeChoices:
     """The address to listen on; the node's own when empty."""
     authority: bytes = field(default=b"", repr=False)
     """The certificate (PEM) by which callers are known."""
+    claims: bool = True
+    """Whether pods get what their claims promise; they start without it otherwise."""
     static_pods: Path | None = None
     """Where files describe pods that the node runs by itself."""
     stop_pods: bool = False
@@ -199,6 +201,7 @@ class Agent:
             choices.boot_id,
             client.habits.tempo,
             self.metrics,
+            choices.claims,
             self._log.warning,
         )
         claims = Claims(client, recorder, office)
@@ -242,6 +245,8 @@ class Agent:
             if (folder := self._choices.static_pods) is not None:
                 tasks.create_task(StaticPods(self._client, self.name, folder, self._log).run())
             await pods.begun.wait()
+            if not self._choices.claims:
+                self._log.warning("claims are left alone: pods start without devices", node=self.name)
             self._log.info("the agent takes pods", node=self.name, pods=len(informer), logs_at=self.address)
             self.ready.set()
             await living

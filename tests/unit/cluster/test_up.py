@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from dray.api.core import Pod
 from dray.api.resource import ResourceClaim
@@ -26,6 +29,8 @@ ALTERNATIVES = {
     ],
 }
 PLAIN = {"name": "gpu", "exactly": {"deviceClassName": "gpu"}}
+OFF = GateSet.parse("AllAlpha=false,AllBeta=false,DynamicResourceAllocation=false")
+"""Everything that has to do with claims."""
 WITHOUT_ALTERNATIVES = GateSet.parse("DRAPrioritizedList=false")
 
 
@@ -174,3 +179,31 @@ def test_gates_are_chosen_for_each_component(tmp_path: Path) -> None:
 
     played(refused)
     played(placed)
+
+
+@pytest.mark.parametrize("lost", [False, True])
+@pytest.mark.req("K3063-162", "K3063-163", "K3063-164", "K3063-166")
+def test_a_cluster_without_claims_runs_its_pods_without_devices(tmp_path: Path, lost: bool) -> None:
+    """Those that waited for a device, and those that had one; also when nodes have lost their records."""
+
+    async def work() -> None:
+        async with running(options(tmp_path)) as cluster:
+            client = admin(cluster)
+            await client.create(template(PLAIN))
+            await client.create(template({"name": "gpu", "exactly": {"deviceClassName": "none"}}, "never"))
+            waits = pod("waits")
+            waits["spec"]["resourceClaims"][0]["resourceClaimTemplateName"] = "never"
+            await client.create(waits)
+            await client.create(pod("has"))
+            had = await run(client, "has")
+        if lost:
+            for record in tmp_path.glob("nodes/*/checkpoint"):
+                record.unlink()
+        chosen = options(tmp_path, OFF, gates=OFF)
+        chosen = replace(chosen, controller=Component(OFF, elect=False), gates=OFF)
+        async with running(chosen) as cluster:
+            client = admin(cluster)
+            assert (await run(client, "waits")).spec.resource_claims, "what is stored stays"
+            assert (await run(client, "has")).spec.node_name == had.spec.node_name
+
+    played(work)

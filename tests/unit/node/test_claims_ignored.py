@@ -16,7 +16,7 @@ def wanting(entry: str) -> Container:
 @pytest.mark.req("K3063-162")
 async def test_a_pod_starts_without_its_devices_and_an_event_says_so(tmp_path):
     async with site(tmp_path) as here:
-        here.claims = False
+        here.minds_claims = False
         async with here.agent():
             await here.claimed("c")
             a, b = await here.bound("a", "c"), await here.bound("b", "nowhere", reserved=False)
@@ -38,7 +38,7 @@ async def test_what_was_prepared_before_stays_with_its_pod_until_it_ends(tmp_pat
         async with here.agent():
             await here.ready(a)
             before = here.office.cdi(a.metadata.uid, wanting("e0"))
-        here.claims = False
+        here.minds_claims = False
         async with here.agent(a):
             assert await here.office.prepare(a) == Ready()
             assert here.office.cdi(a.metadata.uid, wanting("e0")) == before != ()
