@@ -13,7 +13,7 @@ from tests.outside import ROOT
 from tests.unit.docs.pages import play
 
 GUIDES = [
-    "docs/start/first-device.md",
+    pytest.param("docs/start/first-device.md", marks=pytest.mark.req("K3063-016")),  # easy to ask for devices
     "docs/guides/workloads.md",
     "docs/guides/platform.md",
     "docs/guides/run-a-server.md",
