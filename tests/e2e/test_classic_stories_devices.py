@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -183,3 +184,60 @@ def test_what_nodes_have_stands_in_objects_that_only_the_driver_writes(place: Pl
     change = json.dumps({"data": {"cards": "card-7"}})
     jane = str(place.cluster.credentials("jane"))
     assert "forbidden" in place.kubectl(*patch, "-p", change, KUBECONFIG=jane, fails=True).err.lower()
+
+
+@req("K3063-124", "K3063-125", "K3063-171")
+def test_pods_that_were_put_on_a_node_without_their_claim_do_not_run_there(place: Place) -> None:
+    place.claim("mine", "volume", "Immediate")
+    place.makes(pod("owner", [named("mine")], container('test -d "$VOLUME"; ' + STAYS, "res")))
+    node = place.runs("owner")
+    for name, claim in (("intruder", "mine"), ("lost", "nowhere")):
+        document = pod(name, [named(claim)], container(STAYS, "res"))
+        document["spec"]["nodeName"] = node
+        place.makes(document)
+    here = place.kubectl.namespace
+    place.told("intruder", f"claim {here}/mine is not reserved for this pod, but for owner")
+    place.told("lost", f"claim {here}/nowhere of entry `res` does not exist")
+    words = {"owner": "Running", "intruder": "ClaimNotReserved", "lost": "ClaimMissing"}
+
+    def shown() -> dict[str, str]:
+        return {row[0]: row[2] for row in place.kubectl("get", "pods", "--no-headers").rows}
+
+    until(lambda: shown() == words, place.seen)
+    assert place.kubectl.get("pod", "owner")["status"]["containerStatuses"][0]["restartCount"] == 0
+
+
+@req("K3063-176", "K3063-053")
+def test_a_pod_waits_for_the_part_of_its_driver_on_the_node(place: Place) -> None:
+    driver = place.parts[FABRIC, "node-b"]
+    driver.stop()
+    try:
+        entry, script = inline("volume"), 'test -d "$VOLUME"; ' + STAYS
+        place.makes(pod("p", [entry], container(script, "res"), node="node-b"))
+        place.told("p", FABRIC)
+        assert place.node_of("p") == "node-b"
+        assert place.status("p-res")["phase"] == "Allocated"
+        assert place.phase("p") == "Pending"
+    finally:
+        driver.start()
+    place.runs("p")
+
+
+@req("K3063-186")
+def test_containers_start_again_while_the_server_is_away(place: Place, outside: Path) -> None:
+    place.claim("mine", "volume", "Immediate")
+    script = 'cd "$VOLUME"; echo start >> starts; until [ -e end ]; do sleep 0.1; done; rm end; exit 1'
+    document = pod("p", [named("mine")], container(script, "res"))
+    document["spec"]["restartPolicy"] = "Always"
+    place.makes(document)
+    place.runs("p")
+    volume = outside / "fabric" / place.status("mine")["attributes"]["volume"]
+    until(lambda: (volume / "starts").read_text() == "start\n", place.seen)
+    server = place.cluster.server.process
+    server.send_signal(signal.SIGSTOP)
+    try:
+        (volume / "end").touch()
+        until(lambda: (volume / "starts").read_text() == "start\nstart\n")
+    finally:
+        server.send_signal(signal.SIGCONT)
+    until(lambda: place.kubectl.get("pod", "p")["status"]["containerStatuses"][0]["restartCount"] == 1)

@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -47,6 +47,8 @@ class Place:
     kubectl: Kubectl
     services: Mapping[str, Process]
     """The scheduler and the controller."""
+    parts: dict[tuple[str, str], Process] = field(default_factory=dict)
+    """Those of drivers, by the driver's name and the node's."""
 
     # --- drivers ---
 
@@ -75,7 +77,8 @@ class Place:
     def _part(self, vendor: Vendor, part: str, command: Sequence[str], ready: str, **given: str) -> None:
         words = [f"{name}={value}" for name, value in {**vendor.environment, **given}.items()]
         log = self.cluster.folder / f"{vendor.name}-{part}.log"
-        self.cluster._started(Process(["env", *words, sys.executable, *command], log, ready))
+        process = Process(["env", *words, sys.executable, *command], log, ready)
+        self.parts[vendor.name, part] = self.cluster._started(process)
 
     # --- what people do ---
 
@@ -84,7 +87,7 @@ class Place:
         name = f"story-{next(_numbers)}"
         self.kubectl("create", "namespace", name)
         kubectl = Kubectl(self.kubectl.program, self.kubectl.environment, name)
-        return Place(self.cluster, self.nodes, kubectl, self.services)
+        return replace(self, kubectl=kubectl)
 
     def makes(self, *documents: Document) -> None:
         self.kubectl("create", "-f", "-", given=list(documents))
