@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+from collections.abc import Collection, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
 import msgspec
@@ -16,8 +18,9 @@ from dray.api.classic import ClassicClaim, ResourceClass
 from dray.api.classic.resourceclaim import IMMEDIATE
 from dray.api.jsontext import read_json
 from dray.clock import Clock
+from dray.driver.author import THREAD
 from dray.driver.base import Parameters
-from dray.driver.classic import ClassicController, Need, Unavailable
+from dray.driver.classic import Allocated, ClassicController, Need, Unavailable
 from dray.driver.parameters import BadParameters, decode
 from dray.telemetry import metrics as numbers
 from dray.telemetry.metrics import Measure, Metrics, Sort
@@ -42,6 +45,13 @@ MEASURES: Final = numbers.table(
 )
 
 
+_ANSWERS: Final[Mapping[str, tuple[tuple[type, ...], str]]] = {
+    "allocate": ((Allocated, Unavailable), "`Allocated` or `Unavailable`"),
+    "unsuitable_nodes": ((Collection,), "a collection of names"),
+}
+"""What a method must answer."""
+
+
 class AuthorFailed(Exception):  # noqa: N818 - what is the case
     """A method of the author raised."""
 
@@ -55,6 +65,7 @@ class Asking:
 
     def __init__(self, controller: ClassicController, clock: Clock, metrics: Metrics) -> None:
         self._controller, self._clock, self._metrics = controller, clock, metrics
+        self._threads = ThreadPoolExecutor(1, thread_name_prefix=f"{THREAD}{controller.name}")
 
     def need(self, claim: ClassicClaim, made_of: ResourceClass | None) -> Need | str:
         """What a claim asks for; in words what is wrong with it."""
@@ -78,9 +89,11 @@ class Asking:
             if inspect.iscoroutinefunction(call):
                 answer = await call(*arguments)
             else:
-                answer = await asyncio.to_thread(call, *arguments)
+                loop = asyncio.get_running_loop()
+                answer = await loop.run_in_executor(self._threads, call, *arguments)
                 if inspect.isawaitable(answer):
                     answer = await answer
+            _judge(method, answer)
             result = "unavailable" if isinstance(answer, Unavailable) else "ok"
             return answer
         except Exception as failed:
@@ -90,6 +103,12 @@ class Asking:
             self._metrics.observe(
                 CALL_SECONDS, self._clock.monotonic() - begun, self._controller.name, method
             )
+
+
+def _judge(method: str, answer: Any) -> None:
+    kinds, expected = _ANSWERS.get(method, ((object,), ""))
+    if not isinstance(answer, kinds) or (expected and isinstance(answer, str)):
+        raise TypeError(f"it must return {expected}, not `{answer!r}`")
 
 
 def _read(schema: Parameters, raw: msgspec.Raw, place: str) -> Any:

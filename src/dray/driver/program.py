@@ -25,7 +25,7 @@ from dray.clock import SystemClock
 from dray.driver.base import Driver
 from dray.driver.commands import COMMANDS, node_option
 from dray.driver.running import CDI, PLUGINS, REGISTRY, Kit, KitChoices
-from dray.driver.stopping import until_signal
+from dray.driver.stopping import leave, until_signal
 from dray.errors import DrayError
 from dray.telemetry.endpoint import telling
 from dray.telemetry.logs import Level, Log, adopt, to_descriptor
@@ -118,7 +118,7 @@ _OPTIONS: Final[tuple[Option, ...]] = (
 
 def run(make: Make, arguments: Sequence[str] | None = None) -> NoReturn:
     """Be the program of a driver: read the command line, run, and end the process."""
-    sys.exit(main(make, sys.argv[1:] if arguments is None else arguments))
+    leave(main(make, sys.argv[1:] if arguments is None else arguments))
 
 
 def main(make: Make, arguments: Sequence[str]) -> int:

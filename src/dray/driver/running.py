@@ -111,9 +111,7 @@ class Kit:
         claim_directory(sockets.endpoint.parent)
         files = CdiFiles(choices.cdi, name)
         directory = choices.state or sockets.endpoint.parent / "state"
-        book = Book(directory, files, choices.boot_id, choices.passing)
-        for trouble in book.awaken(self._clock.now().timestamp()):
-            self._log.warning("set in order at the start", driver=name, path=trouble.path, what=trouble.what)
+        book = self._opened(Book(directory, files, choices.boot_id, choices.passing))
         statuses = Statuses(self._client, name, choices.node, self._log)
         work = Work(self._tools(book, statuses))
         if self._author.tells_health and not self._classic:
@@ -130,6 +128,20 @@ class Kit:
                 await self._beside(book, work, statuses, registration)
         finally:
             await work.settle(STOPPING_SECONDS)
+
+    def _opened(self, book: Book) -> Book:
+        """The book in order, after whatever happened before."""
+        try:
+            found = book.awaken(self._clock.now().timestamp())
+        except OSError as refused:
+            raise InputError(
+                f"cannot keep the book of prepared claims: `{refused.filename}`: {refused.strerror}"
+            ) from None
+        for trouble in found:
+            self._log.warning(
+                "set in order at the start", driver=self.driver.name, path=trouble.path, what=trouble.what
+            )
+        return book
 
     def _tools(self, book: Book, statuses: Statuses) -> Tools:
         choices = self._choices

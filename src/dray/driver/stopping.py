@@ -1,11 +1,20 @@
-"""Working until the process is told to stop."""
+"""Working until the process is told to stop, and then ending it."""
 
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
+import sys
+import threading
+import time
 from collections.abc import Coroutine
-from typing import Any
+from typing import Any, Final, NoReturn
+
+from dray.driver.author import THREAD
+
+GRACE_SECONDS: Final = 1.0
+"""How long a method of the author may still take when everything else has ended."""
 
 
 async def until_signal(work: Coroutine[Any, Any, None]) -> int:
@@ -25,3 +34,17 @@ async def until_signal(work: Coroutine[Any, Any, None]) -> int:
         if not stopped:
             raise
     return 130 if signal.SIGINT in stopped else 0
+
+
+def leave(code: int) -> NoReturn:
+    """End the process, also when a method of the author does not end: its work counts as begun."""
+    until = time.monotonic() + GRACE_SECONDS
+    threads = [each for each in threading.enumerate() if each.name.startswith(THREAD)]
+    for thread in threads:
+        thread.join(max(0.0, until - time.monotonic()))
+    if any(thread.is_alive() for thread in threads):
+        print("warning: a method of the driver does not end; leaving without it", file=sys.stderr)
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    sys.exit(code)

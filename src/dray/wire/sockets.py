@@ -64,8 +64,14 @@ def make_private(directory: Path) -> None:
 
 def claim_directory(directory: Path) -> None:
     """Make a directory for sockets that only its owner enters; refuse one that somebody else owns."""
-    make_private(directory)
-    seen = directory.lstat()
+    try:
+        make_private(directory)
+        seen = directory.lstat()
+    except OSError as refused:
+        raise InputError(
+            f"cannot make the directory `{directory}`: `{refused.filename}`: {refused.strerror}; "
+            "choose another place, or run as a user who may write there"
+        ) from None
     if stat.S_ISLNK(seen.st_mode) or not stat.S_ISDIR(seen.st_mode):
         raise InputError(f"`{directory}` must be a directory of its own, not a link or a file")
     if seen.st_uid != os.geteuid():

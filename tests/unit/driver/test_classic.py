@@ -115,6 +115,43 @@ def test_what_an_author_raises_is_told_and_tried_again() -> None:
     run(story)
 
 
+@pytest.mark.parametrize(
+    ("method", "answer", "told"),
+    [
+        (
+            "allocate",
+            None,
+            "allocate failed: TypeError: it must return `Allocated` or `Unavailable`, not `None`",
+        ),
+        (
+            "unsuitable_nodes",
+            None,
+            "unsuitable_nodes failed: TypeError: it must return a collection of names, not `None`",
+        ),
+        (
+            "unsuitable_nodes",
+            "node-a",
+            "unsuitable_nodes failed: TypeError: it must return a collection of names, not `'node-a'`",
+        ),
+    ],
+)
+def test_an_answer_that_is_none_is_told_and_does_not_end_the_controller(
+    method: str, answer: Any, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story(world: World) -> None:
+        with monkeypatch.context() as patched:
+            patched.setattr(world.units, method, lambda *_arguments: answer)
+            async with world.controlled():
+                await world.ask("one")
+                await world.select("one", "node-a", "node-a", "node-b")
+                assert await until(lambda: _told(world)) == [told]
+        async with world.controlled():
+            await world.until("one", is_allocated)
+        assert world.hardware.faults == []
+
+    run(story)
+
+
 def test_a_claim_whose_class_went_away_still_gives_back_and_goes() -> None:
     async def story(world: World) -> None:
         async with world.controlled():

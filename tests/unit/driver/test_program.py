@@ -49,6 +49,9 @@ if __name__ == "__main__":
 '''
 
 
+ENDLESS = "import sys, time; print('begun', file=sys.stderr, flush=True); time.sleep(600)"
+
+
 class Colour(msgspec.Struct):
     """Parameters."""
 
@@ -115,10 +118,9 @@ def test_mistakes_are_one_line(
     assert said.count("\n") == 1
 
 
-def test_a_driver_with_a_bad_name_or_no_name_does_not_start(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    config = tmp_path / "config"
+def to_nobody(folder: Path) -> str:
+    """A kubeconfig for a server that is not there."""
+    config = folder / "config"
     config.write_text(
         yaml.safe_dump(
             {
@@ -128,6 +130,53 @@ def test_a_driver_with_a_bad_name_or_no_name_does_not_start(
             }
         )
     )
+    return str(config)
+
+
+@pytest.mark.parametrize("option", ["--plugins", "--plugins-registry", "--state-dir"])
+def test_a_directory_that_cannot_be_is_told_in_one_line(
+    option: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").touch()
+    root = Path(tempfile.mkdtemp(prefix="dray-"))
+    try:
+        places = {"--plugins": root / "p", "--plugins-registry": root / "r", "--state-dir": root / "s"}
+        places[option] = tmp_path / "file" / "sub"
+        arguments = ["--node", "n", "--kubeconfig", to_nobody(tmp_path)]
+        for name, place in places.items():
+            arguments += [name, str(place)]
+        assert main(Dice, arguments) == 2
+    finally:
+        shutil.rmtree(root, ignore_errors=True)
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert said.startswith("error: cannot make the directory `")
+    assert f"`{tmp_path / 'file'}`: File exists; choose another place" in said
+
+
+def test_a_method_that_never_ends_does_not_keep_the_process(tmp_path: Path) -> None:
+    (tmp_path / "dice.py").write_text(PROGRAM.replace("yield device(", f"{ENDLESS}; yield device("))
+    root = Path(tempfile.mkdtemp(prefix="dray-"))
+    places = ("--plugins", root / "p", "--plugins-registry", root / "r", "--cdi-dir", root / "cdi")
+    arguments = ["--node", "n", "--kubeconfig", to_nobody(tmp_path), *map(str, places)]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "dice", *arguments], cwd=tmp_path, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        assert process.stderr is not None
+        while process.stderr.readline() not in ("begun\n", ""):
+            pass
+        process.send_signal(signal.SIGTERM)
+        _, said = process.communicate(timeout=60)
+        assert process.returncode == 0
+        assert "a method of the driver does not end; leaving without it" in said
+    finally:
+        process.kill()
+        shutil.rmtree(root, ignore_errors=True)
+
+
+def test_a_driver_with_a_bad_name_or_no_name_does_not_start(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
 
     class Nameless(Driver):
         pass
@@ -135,7 +184,7 @@ def test_a_driver_with_a_bad_name_or_no_name_does_not_start(
     class Bad(Driver):
         name = "not a name"
 
-    arguments = ["--node", "n", "--kubeconfig", str(config)]
+    arguments = ["--node", "n", "--kubeconfig", to_nobody(tmp_path)]
     assert main(Nameless, arguments) == 2
     assert "Nameless.name: a driver needs a name, for example `gpu.example.com`" in capsys.readouterr().err
     assert main(Bad, arguments) == 2
