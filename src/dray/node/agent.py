@@ -233,7 +233,9 @@ class Agent:
                 async with asyncio.timeout(FIRST_LOOK_SECONDS):
                     await drivers.ready.wait()
             await self._expect(drivers)
-            await claims.awaken(tuple(view_of(POD, pod) for pod in informer.all()))
+            found = await self._choices.runtime.running()
+            running = frozenset(each.id.pod_uid for each in found if each.exit is None)
+            await claims.awaken(tuple(view_of(POD, pod) for pod in informer.all()), running)
             drivers.listen(came=lambda _name: claims.nudge())
             health.listen(lambda _name: pods.look_again())
             self._measure(pods)

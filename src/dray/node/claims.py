@@ -18,7 +18,7 @@ Rules for this file: sequence only. What may be done is decided in `admission` a
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from functools import partial
 
 from dray.api.core import Container, Pod
@@ -38,7 +38,7 @@ from dray.node.plan import Call, Wanted
 from dray.node.preparations import Preparations
 from dray.node.published import Published
 from dray.node.record import Record, Stage, User
-from dray.node.recovery import Sight, completed, lives
+from dray.node.recovery import Sight, completed, joined, lives, uncovered
 from dray.node.returning import Returning
 from dray.node.shortfall import ABANDON, readiness, remainder
 from dray.node.telling import Telling
@@ -97,8 +97,10 @@ class Claims:
 
     # Beginning.
 
-    async def awaken(self, pods: Iterable[Pod]) -> None:
+    async def awaken(self, pods: Iterable[Pod], running: Set[str] = frozenset()) -> None:
         """Take up what an earlier agent left; `pods` are all pods bound to this node.
+
+        `running` are the uids of those that have containers: whatever the record says, they use their claims.
 
         `dray.durable.Newer` when the checkpoint is of a later version: then the agent must not start.
         """
@@ -107,25 +109,33 @@ class Claims:
         record = Record() if isinstance(loaded, Lost) else loaded
         if isinstance(loaded, Lost) and loaded.why:
             self._choices.log("record is made anew", cause=loaded.why)
-        sight = await self._sight(tuple(pods), record, must=lost)
+        pods = tuple(pod for pod in pods if lives(pod))
+        strangers = {pod.metadata.uid for pod in pods if uncovered(record, pod)} & running
+        sight = await self._sight(pods, record, must=lost, strangers=strangers)
         if sight is not None:
             record = completed(record, sight, lost=lost)
+            record = joined(record, (each for each in sight.pods if each[0].metadata.uid in strangers))
         self._calling.record = plan.awakened(record, self._choices.boot_id)
         problem = await self._calling.keep("awakened")
         if problem:
             raise OSError(f"the record of prepared claims cannot be written: {problem}")
         self._returning.nudge()
 
-    async def _sight(self, pods: tuple[Pod, ...], record: Record, *, must: bool) -> Sight | None:
-        """What the API says this node has. A lost record must wait for it, a whole one can do without."""
-        backoff = Backoff(self._choices.tempo)
+    async def _sight(
+        self, pods: tuple[Pod, ...], record: Record, *, must: bool, strangers: Set[str]
+    ) -> Sight | None:
+        """What the API says this node has. A lost record must wait for it, a whole one can do without.
+
+        One that does not know what runs here is not whole.
+        """
+        backoff, must = Backoff(self._choices.tempo), must or bool(strangers)
         while True:
             try:
                 standing = await self._desk.preparations.standing()
                 unknown = {each.spec.claim.uid for each in standing or ()} - {c.uid for c in record.claims}
                 if not must and not unknown:
                     return Sight((), standing)
-                found = [(pod, await find_claims(self._client, pod, record)) for pod in pods if lives(pod)]
+                found = [(pod, await find_claims(self._client, pod, record)) for pod in pods]
                 return Sight(tuple(found), standing)
             except TROUBLE as trouble:
                 self._choices.log("cannot see what this node has", cause=str(trouble), waits=must)

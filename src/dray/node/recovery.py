@@ -7,6 +7,9 @@ of classic drivers, or all where the server keeps none) are put there too, for t
 All of it counts as asked for with an unknown outcome: asking again, or asking to let go, is then right in
 every case. A pod that refers to a claim by an entry that nobody can resolve any more might use any claim of
 its namespace; it is a user of those that have no other, so that nothing is taken from under it.
+
+A record that is whole may be an earlier copy. What runs tells: a pod with containers uses its claims,
+whatever the record says of them.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 
 from dray.api.classic import ClassicClaim
-from dray.api.core import Pod
+from dray.api.core import Pod, PodResourceClaim
 from dray.api.preparation import Preparation
 from dray.claims.reservation import ENDED
 from dray.node.admission import Absent, Claim, Found, parts_of
@@ -51,6 +54,49 @@ def completed(record: Record, sight: Sight, *, lost: bool) -> Record:
             if record.claim(held.uid) is None:
                 record = _admitted(record, held)
     return record if sight.standing is None else _doubted(record, sight.standing)
+
+
+def uncovered(record: Record, pod: Pod) -> bool:
+    """Whether the record does not know of all that a pod may use."""
+    known = {entry for held in record.used_by(pod.metadata.uid) for entry in _entries(held, pod.metadata.uid)}
+    return any(entry.name not in known for entry in pod.spec.resource_claims)
+
+
+def joined(record: Record, running: Iterable[tuple[Pod, Mapping[str, Found]]]) -> Record:
+    """The record with pods whose containers run as users of what they use."""
+    for pod, found in running:
+        for entry in pod.spec.resource_claims:
+            what = found[entry.name]
+            held = _meant(record, pod, entry, what)
+            if held is None or entry.name in _entries(held, pod.metadata.uid):
+                continue
+            others = tuple(user for user in held.users if user.uid != pod.metadata.uid)
+            mine = _user(pod, (*_entries(held, pod.metadata.uid), entry.name))
+            parts = held.parts
+            if not held.users and what is not None and not isinstance(what, Absent):
+                # It was given back and taken again, or is not known at all: nobody knows how far it came.
+                parts = _asked(what)
+            parts = tuple(
+                part if part.state is Stage.PREPARED else replace(part, state=Stage.PREPARING)
+                for part in parts
+            )
+            if parts:
+                record = record.put(replace(held, users=(*others, mine), leaving=(), parts=parts))
+    return record
+
+
+def _meant(record: Record, pod: Pod, entry: PodResourceClaim, what: Found) -> Held | None:
+    """The claim that an entry of a pod stands for; by its name when it does not exist any more."""
+    if what is None:
+        return None
+    if not isinstance(what, Absent):
+        return record.claim(what.metadata.uid) or _unused(what)
+    place = (pod.metadata.namespace, entry.resource_claim_name)
+    return next((held for held in record.claims if (held.namespace, held.name) == place), None)
+
+
+def _entries(held: Held, pod_uid: str) -> tuple[str, ...]:
+    return tuple(entry for user in held.users if user.uid == pod_uid for entry in user.entries)
 
 
 def _admitted(record: Record, held: Held) -> Record:

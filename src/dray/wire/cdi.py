@@ -151,7 +151,7 @@ def read_spec(content: bytes) -> Spec:
     """A spec from JSON; `BadSpec` when it is none."""
     try:
         spec = msgspec.json.decode(content, type=Spec)
-    except msgspec.DecodeError as broken:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as broken:
         raise BadSpec((f"not a CDI spec: {broken}",)) from None
     problems = tuple(wrong(spec))
     if problems:
