@@ -78,8 +78,8 @@ GROWN = [
     ("DRAPrioritizedList", 3, ("K4816-084", "K4816-086")),
     ("DRAConsumableCapacity", 2, ("K5075-146",)),
     ("DRAListTypeAttributes", 2, ("K5491-036", "K5491-037")),
-    ("DRAResourceSlicePriority", 3, ()),
-    ("DRAControlPlaneController", 3, ()),
+    ("DRAResourceSlicePriority", 3, ("K5773-032",)),
+    ("DRAControlPlaneController", 3, ("K3063-160",)),
 ]
 
 
@@ -97,10 +97,7 @@ def test_a_page_says_it(page, words):
 
 @pytest.mark.parametrize(
     ("gate", "least"),
-    [
-        pytest.param(gate, least, id=gate, marks=[pytest.mark.req(*ids)] if ids else [])
-        for gate, least, ids in GROWN
-    ],
+    [pytest.param(gate, least, id=gate, marks=pytest.mark.req(*ids)) for gate, least, ids in GROWN],
 )
 def test_a_feature_has_a_switch_that_is_tried_and_uses_that_are_shown(gate, least):
     page = ROOT / FEATURES
