@@ -30,6 +30,8 @@ from dray.telemetry.logs import Log, silent
 PATH: Final = "/validate"
 LARGEST: Final = 3 * 1024 * 1024 + 64 * 1024
 """Bytes of a review: the largest object there can be, and what is around it."""
+BODY_SECONDS: Final = 10.0
+"""How long a body may take; API servers wait no longer for an answer by default."""
 CERTIFICATE_SECONDS: Final = 30.0
 SHUTDOWN_SECONDS: Final = 1.0
 
@@ -75,7 +77,12 @@ async def answering(checks: Checks, where: Listening, log: Log | None = None) ->
 def _application(checks: Checks, log: Log) -> web.Application:
     async def review(request: web.Request) -> web.Response:
         try:
-            answer = await reviewed(checks, await request.read())
+            async with asyncio.timeout(BODY_SECONDS):
+                body = await request.read()
+        except TimeoutError:
+            raise web.HTTPRequestTimeout(text="the body did not come in time\n") from None
+        try:
+            answer = await reviewed(checks, body)
         except NotAReview as wrong:
             return web.Response(status=400, text=f"{wrong}\n")
         return web.Response(body=write_json(answer), content_type="application/json")

@@ -79,9 +79,26 @@ def test_a_name_that_will_not_do_is_told(typed: Typed, desk, name, said):
     assert not list(desk.iterdir())
 
 
-@pytest.mark.parametrize("name", ["gpu.example.com", "3d-card.example.com", "fast-nic.example.com"])
+NAMES = (
+    "gpu.example.com",
+    "3d-card.example.com",
+    "fast-nic.example.com",
+    "ready.example.com",
+    "settings.x.io",
+)
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_every_name_makes_sound_files(name):
-    files = project(names_of(name))
+    names = names_of(name)
+    files = project(names)
+    imported = {
+        each.name
+        for node in ast.walk(ast.parse(files[f"{names.module}.py"] + files[f"test_{names.module}.py"]))
+        if isinstance(node, ast.ImportFrom) and node.module != names.module
+        for each in node.names
+    }
+    assert names.shape not in {*imported, "Settings"}
     for path, text in files.items():
         assert "$" not in path
         if path.endswith(".py"):

@@ -219,6 +219,21 @@ def test_wrong_methods_paths_and_sizes_are_refused_and_health_is_told() -> None:
     asked(story)
 
 
+def test_a_body_that_never_comes_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dray.driver.webhook.BODY_SECONDS", 0.05)
+
+    async def story() -> None:
+        async with asyncio.timeout(30), answering(CHECKS, PLAIN) as url:
+            place = url.removeprefix("http://").partition("/")[0]
+            reader, writer = await asyncio.open_connection(*place.split(":"))
+            writer.write(f"POST /validate HTTP/1.1\r\nHost: {place}\r\nContent-Length: 9\r\n\r\n{{".encode())
+            assert b" 408 " in await reader.readline()
+            writer.close()
+            await writer.wait_closed()
+
+    asyncio.run(story())
+
+
 def test_a_fault_of_the_webhook_is_500_without_a_traceback() -> None:
     async def broken(_name: str) -> str | None:
         raise RuntimeError("secret detail")

@@ -21,6 +21,8 @@ _FILES: Final = {
     "example.yaml": "example.txt",
 }
 """The files of a project, and the text that each is made of."""
+_TAKEN: Final = ("Claim", "Device", "Driver", "Got", "Iterator", "Literal", "Ready", "Setting", "Settings")
+"""Names that mean something else in these files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,8 @@ class Names:
     def shape(self) -> str:
         """The name of the class."""
         word = "".join(part.capitalize() for part in self.label.split("-"))
+        if word in _TAKEN:
+            return f"{word}Driver"
         return word if self.is_word else f"Driver{word}"
 
     @property
