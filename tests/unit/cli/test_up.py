@@ -52,6 +52,7 @@ def chosen(**more: Any) -> dict[str, Any]:
         "server_feature_gates": "",
         "scheduler_feature_gates": "",
         "controller_feature_gates": "",
+        "node_feature_gates": "",
         "nodes": 3,
         "simulated": 0,
         "runtime": "process",
@@ -75,7 +76,7 @@ def chosen(**more: Any) -> dict[str, Any]:
 def test_a_component_may_have_gates_of_its_own() -> None:
     every = GateSet.parse("DRAAdminAccess=false")
     options = up._options(chosen(gates=every, scheduler_feature_gates="DRAPrioritizedList=false"))
-    assert options.server.gates == options.controller.gates == every
+    assert options.server.gates == options.controller.gates == options.gates == every
     assert options.scheduler.gates == GateSet.parse("DRAAdminAccess=false,DRAPrioritizedList=false")
 
 
