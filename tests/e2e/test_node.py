@@ -110,6 +110,24 @@ def test_a_pod_gets_what_its_claim_promises_and_gives_it_back(kubectl: Kubectl, 
     until(lambda: kubectl.get("resourceclaims")["items"] == [])
 
 
+@pytest.mark.req("K4816-087")
+def test_a_driver_that_knows_nothing_of_alternatives_serves_them(kubectl: Kubectl) -> None:
+    """Neither the agent nor the driver has anything to do for it; a container may name the whole request."""
+    never = {"cel": {"expression": "false"}}
+    choices = [{"name": "best", "deviceClassName": DRIVER, "selectors": [never]}]
+    choices += [{"name": "good", "deviceClassName": DRIVER}]
+    either = _object(
+        "ResourceClaim", "either", {"devices": {"requests": [{"name": "dev", "firstAvailable": choices}]}}
+    )
+    user = pod("p", TALKS, {"resourceClaimName": "either"})
+    user["spec"]["containers"][0]["resources"]["claims"][0]["request"] = "dev"
+    kubectl("create", "-f", "-", given=[either, user])
+    runs(kubectl, "p")
+    assert says(kubectl, "p", "got=dev-").splitlines()[-1] == "got=dev-0"
+    results = kubectl.get("resourceclaim", "either")["status"]["allocation"]["devices"]["results"]
+    assert [result["request"] for result in results] == ["dev/good"]
+
+
 @pytest.mark.req("K3063-126")
 def test_a_claim_is_free_for_others_after_its_pod_is_gone(kubectl: Kubectl) -> None:
     entry = {"resourceClaimName": "shared"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 
 from tests.e2e.conftest import home, kubectl_program
 from tests.faults.gates.campaign import Campaign
-from tests.faults.gates.place import EVERYTHING, FEATURES, USED, Place, placed
+from tests.faults.gates.place import DRIVER, EVERYTHING, FEATURES, USED, Place, placed
 
 __all__ = ["home", "kubectl_program"]
 
@@ -30,7 +31,39 @@ def campaign(place: Place) -> Campaign:
     return made
 
 
-@req("K4816-091", "K4816-101", "K5075-156", "K5491-044", "K5773-038")
+def _alike(text: str, **names: str) -> object:
+    """A document in which names that are only names are the same for all claims."""
+    for stands_for, name in names.items():
+        text = text.replace(name, stands_for)
+    return json.loads(text)
+
+
+@req("K4816-091")
+def test_an_alternative_is_prepared_as_any_other_device(campaign: Campaign, place: Place) -> None:
+    """What agent and driver wrote down of two claims differs by the name of the request, and by nothing."""
+    seen = place.seen()
+    told = []
+    for name, wanted in (("either", "dev/gpu"), ("ordered", "dev")):
+        claim = json.loads(seen.claims[name])
+        uid, (user,) = claim["metadata"]["uid"], claim["status"]["reservedFor"]
+        (result,) = claim["status"]["allocation"]["devices"]["results"]
+        assert result["request"] == wanted
+        names = {"DEVICE": result["device"], "UID": uid, "POD": user["uid"], "NAME": name}
+        record = json.loads(seen.files["checkpoint"])["content"]["claims"]
+        (held,) = [each for each in record if each["uid"] == uid]
+        (standing,) = [each for each in map(json.loads, seen.preparations.values()) if uid in str(each)]
+        del standing["metadata"]
+        kept = json.loads(seen.files[f"plugins/{DRIVER}/state/prepared/{uid}.json"])["content"]
+        assert [each.pop("subrequest", None) for each in kept["devices"]] == [
+            wanted.partition("/")[2] or None
+        ]
+        del kept["file"]
+        document = json.dumps([held, standing, kept]).replace(f'"{wanted}"', '"REQUEST"')
+        told.append(_alike(document.replace('"dev"', '"REQUEST"'), **names))
+    assert told[0] == told[1]
+
+
+@req("K4816-101", "K5075-156", "K5491-044", "K5773-038")
 def test_what_pods_have_stays_when_features_go_and_come(campaign: Campaign) -> None:
     campaign.without("scheduler", *FEATURES)
     campaign.without("server", *FEATURES)
