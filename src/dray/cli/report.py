@@ -71,6 +71,11 @@ def clean(text: str) -> str:
     return _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
+def flat(text: str) -> str:
+    """The same on one line: what somebody wrote into an object must not look like a line of ours."""
+    return clean(text).replace("\n", "\\n")
+
+
 def summary(tally: Tally) -> str:
     """The last line of a run."""
     counts = [

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dray.cli.door import YES
-from dray.cli.report import clean
+from dray.cli.report import flat
 from dray.cli.servers import reached, server_options
 from dray.cli.tables import table
 
@@ -92,12 +92,12 @@ def lines(now: Overview) -> Iterator[str]:
         yield ""
         rows3 = [(pod.name, pod.word, _short(pod.why)) for pod in now.waiting]
         yield from table(("pod", "state", "why"), rows3)
-        yield f"hint: `dray explain pod/{now.waiting[0].name.partition('/')[2]}` tells the whole reason"
+        yield flat(f"hint: `dray explain pod/{now.waiting[0].name.partition('/')[2]}` tells the whole reason")
 
 
 def _node_row(node: NodeUse) -> tuple[Any, ...]:
     devices = "   ".join(
-        f"{clean(pool.driver)} {_bar(len(pool.used), len(pool.used) + len(pool.free))}" for pool in node.pools
+        f"{flat(pool.driver)} {_bar(len(pool.used), len(pool.used) + len(pool.free))}" for pool in node.pools
     )
     running = sum(pod.word in ("running", "starting") for pod in node.pods)
     return node.name or "(any)", node.word, str(running) if node.name else "", devices

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from dray.cli.report import clean
+from dray.cli.report import flat
 
 GAP = "   "
 
@@ -14,7 +14,7 @@ def table(
 ) -> Iterator[str]:
     """Lines of a table; columns in `right` are aligned there, and columns without any value are left out."""
     shown = [i for i in range(len(titles)) if any(row[i] for row in rows)]
-    cells = [[titles[i].upper() for i in shown], *([clean(row[i]) for i in shown] for row in rows)]
+    cells = [[titles[i].upper() for i in shown], *([flat(row[i]) for i in shown] for row in rows)]
     widths = [max(len(line[column]) for line in cells) for column in range(len(shown))]
     for line in cells:
         padded = [

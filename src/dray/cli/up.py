@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dray.cli.options import gates_option
-from dray.cli.report import clean
+from dray.cli.report import flat
 from dray.cli.services import chosen_server, quiet_log_options, run, serving_options, with_options
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def command(**chosen: Any) -> int:
     """
     from dray.cluster.up import up
 
-    run(up(_options(chosen), _tell, lambda line: click.echo(clean(line), err=True)))
+    run(up(_options(chosen), _tell, lambda line: click.echo(flat(line), err=True)))
     click.echo("stopped", err=True)
     return 0
 
