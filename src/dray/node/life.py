@@ -28,7 +28,7 @@ from dray.node.adoption import taken_up
 from dray.node.answers import Ready, Refusal
 from dray.node.claims import ABANDON
 from dray.node.containers import LEAST_GRACE, Containers
-from dray.node.restarts import FAILED, OVER, PENDING, RUNNING, Ended, Running, Waiting
+from dray.node.restarts import FAILED, OVER, PENDING, RUNNING, Ended, Role, Running, Waiting
 from dray.node.runtime.base import Found
 from dray.node.shop import Shop
 from dray.node.status import Health, Scene, Verdict, moment, remembered, seconds_of, status_of
@@ -75,6 +75,7 @@ class Life:
         before, self.pod = _grace_in(self.pod), pod
         if _grace_in(pod) != before:
             self.containers.hurry(self._grace())
+        self._teller.see(pod.get("status") or {})
         self._wake.set()
 
     def vanish(self) -> None:
@@ -101,7 +102,13 @@ class Life:
     @property
     def over(self) -> bool:
         """Whether the server was told that it ended."""
-        return self._told_all or (self.pod.get("status") or {}).get("phase") in OVER
+        return self._told_all or self._ended_by_others() is not None
+
+    def _ended_by_others(self) -> Verdict | None:
+        """How the server says that the pod ended; a phase that no pod leaves, whoever wrote it."""
+        status = self.pod.get("status") or {}
+        phase, reason, message = (str(status.get(name) or "") for name in ("phase", "reason", "message"))
+        return Verdict(phase, reason, message) if phase in OVER else None
 
     # --- its course ---
 
@@ -122,15 +129,17 @@ class Life:
             await self.containers.close()
 
     async def _live(self) -> None:
-        while not self.leaving and self._failure is None and not self._out_of_time():
+        while not (self.leaving or self.over or self._failure is not None or self._out_of_time()):
             todo = restarts.due(self.containers.tales, self._policy, self._shop.now(), self._shop.pace)
             if todo.over:
                 return
             self._tell()
             self._tell_of_crashes()
             self.containers.ask_to_stop(todo.stop, self._spec_grace)
-            if todo.start and not await self._claims_are_ready():
-                await self._either(self._shop.claims.pause(self.uid))
+            # What runs already has claims as well, and after a restart they may have to be asked for again.
+            if (todo.start or self.containers.running(*Role)) and not await self._claims_are_ready():
+                if not self.leaving:
+                    await self._either(self._shop.claims.pause(self.uid))
                 continue
             for name in todo.start:
                 if not self.leaving:
@@ -228,9 +237,10 @@ class Life:
         return max(self._spec_grace if asked is None else float(asked), LEAST_GRACE)
 
     async def _end(self) -> None:
+        untold = not self.over or bool(self.containers.running(*Role))
         await self.containers.stop_all(self._grace())
         await self._release()
-        if not self.over and not self.vanished:
+        if untold and not self.vanished:
             self._tell(final=True)
             await self._until_told()
         await self.containers.clear()
@@ -317,7 +327,11 @@ class Life:
         tales = self.containers.tales
         phase = restarts.phase_of(tales, self._policy)
         if final:
-            return self._failure or Verdict(phase if phase in OVER else restarts.cut_short(tales))
+            return (
+                self._ended_by_others()
+                or self._failure
+                or Verdict(phase if phase in OVER else restarts.cut_short(tales))
+            )
         if phase not in OVER and self._failure is None:
             return None
         # Whoever reads that a pod is over may count on its claims being given back.

@@ -3,11 +3,16 @@
 Theory of operation: what a node says about a pod is merged into the pod's status, so that others may write
 there, too. While the server does not answer it is tried again, with growing waits, and whatever was said in
 between replaces what was not written yet. A pod that is gone, or another of its name, ends it.
+
+When the server has something else than was written, somebody wrote over it, or the server was put back to an
+earlier state. Then the newest is written once more, after a pause in which it may turn out that it is there:
+what the server tells comes late.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import Any, Final
 
 from dray.api.core import Pod
@@ -17,9 +22,12 @@ from dray.client.client import Client
 from dray.client.failures import Conflict, Invalid, NotFound
 from dray.client.places import Key
 from dray.client.tempo import Backoff
+from dray.node.turns import first_of
 from dray.telemetry.logs import Log
 
 LONGEST_WAIT: Final = 15.0
+DOUBT_SECONDS: Final = 1.0
+"""How long something else may stand on the server before it is written over."""
 
 Document = dict[str, Any]
 
@@ -29,11 +37,14 @@ class Teller:
 
     def __init__(self, client: Client, key: Key, uid: str, log: Log) -> None:
         self._client = client
+        self._tempo = client.habits.tempo
         self._key, self._uid = key, uid
         self._log = log
         self._said: Document | None = None
         """What is not written yet."""
         self._newest: Document | None = None
+        self._doubted: float | None = None
+        """Since when the server has something else than was written."""
         self._wake = asyncio.Event()
         self._settled = asyncio.Event()
         self._settled.set()
@@ -48,22 +59,42 @@ class Teller:
         self._settled.clear()
         self._wake.set()
 
+    def see(self, status: Mapping[str, Any]) -> None:
+        """Note what the server has."""
+        if self._newest is None or _holds(self._newest, status):
+            self._doubted = None
+        elif self._doubted is None:
+            self._doubted = self._tempo.clock.monotonic()
+            self._wake.set()
+
     async def settled(self) -> None:
         """Wait until everything said is written, or the pod is gone."""
         await self._settled.wait()
 
     async def run(self) -> None:
         """Write what is said until cancelled, or until the pod is gone."""
-        backoff = Backoff(self._client.habits.tempo, first=0.2, longest=LONGEST_WAIT)
+        backoff = Backoff(self._tempo, first=0.2, longest=LONGEST_WAIT)
         while not self.gone:
-            await self._wake.wait()
-            self._wake.clear()
+            await self._words()
             while self._said is not None and not self.gone:
                 if await self._write(self._said):
                     backoff.reset()
                 else:
                     await backoff.wait()
             self._settled.set()
+
+    async def _words(self) -> None:
+        """Wait for something to write: what is said, or what somebody else has written over."""
+        while self._said is None:
+            self._wake.clear()
+            if self._doubted is None:
+                await self._wake.wait()
+                continue
+            left = self._doubted + DOUBT_SECONDS - self._tempo.clock.monotonic()
+            if left > 0:
+                await first_of(self._wake.wait(), self._tempo.sleep(left))
+            else:
+                self._doubted, self._said = None, self._newest
 
     async def _write(self, status: Document) -> bool:
         """Whether there is no use in trying again."""
@@ -80,6 +111,18 @@ class Teller:
         except TROUBLE as trouble:
             self._log.debug("the status of a pod is not written yet", pod=self._key, error=trouble)
             return False
+        self._doubted = None
         if self._said is status:
             self._said = None
         return True
+
+
+def _holds(said: Any, there: Any) -> bool:
+    """Whether everything that was said is there; there may be more, and nothing is as good as null."""
+    if isinstance(said, Mapping):
+        fields = there if isinstance(there, Mapping) else {}
+        return all(_holds(value, fields.get(name)) for name, value in said.items())
+    if isinstance(said, list):
+        rows = there if isinstance(there, list) else []
+        return all(any(_holds(one, row) for row in rows) for one in said)
+    return bool(said == there)

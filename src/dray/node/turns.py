@@ -7,16 +7,16 @@ does not wait any more, so that letting go of a claim always comes after prepari
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 T = TypeVar("T")
 
 
-async def first_of(*waits: Coroutine[Any, Any, object]) -> None:
+async def first_of(*waits: Awaitable[object]) -> None:
     """Wait for whichever comes first, and stop waiting for the others."""
-    tasks = [asyncio.create_task(each) for each in waits]
+    tasks = [asyncio.ensure_future(each) for each in waits]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     finally:

@@ -1,14 +1,19 @@
-"""Pods with strange contents: told what is wrong with them, while everybody else goes on."""
+"""Pods to which others do strange things: each is told what is wrong with it, and the others go on."""
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from dray.client.changes import MergePatch
-from tests.unit.node.stage import EVENT, POD, Document, Stage, container, played, pod
+from dray.client.places import kind_called
+from dray.node.claims import Claims
+from tests.unit.node.stage import EVENT, POD, Document, Stage, container, played, pod, until
+
+PREPARATION = kind_called("Preparation.dray.dev")
 
 
 def unnamed() -> Document:
@@ -106,5 +111,87 @@ def test_a_container_that_cannot_be_read_waits_and_says_which_field(
             assert not any("fault of its own" in text for text in told), told
             await stage.delete("odd", grace=0)
             await stage.gone("odd")
+
+    played(tmp_path, work)
+
+
+def test_a_pod_that_others_declare_over_stops_and_gives_back(tmp_path: Path) -> None:
+    async def work(stage: Stage) -> None:
+        async with stage.agent():
+            await stage.create(pod("p", claim="gpus"))
+            await stage.claim("gpus", "p")
+            await stage.phase("p", "Running")
+            over = {"phase": "Failed", "reason": "Evicted", "message": "make room"}
+            await stage.admin.patch(POD, "p", MergePatch({"status": over}), "default", subresource="status")
+            seen = await stage.until("p", lambda seen: "terminated" in str(seen["status"]))
+            assert not stage.driver.held
+            assert {name: seen["status"][name] for name in over} == over
+
+    played(tmp_path, work)
+
+
+def test_a_status_that_others_wrote_over_is_written_again(tmp_path: Path) -> None:
+    """Also when the server was put back to an earlier state, in which the pod had not begun."""
+
+    async def work(stage: Stage) -> None:
+        async with stage.agent():
+            await stage.create(pod("p"), pod("done", container("c", "true"), restartPolicy="Never"))
+            earlier = {"phase": "Pending", "containerStatuses": [], "conditions": []}
+            for name, phase in (("p", "Running"), ("done", "Succeeded")):
+                before = await stage.phase(name, phase)
+                patch = MergePatch({"status": earlier})
+                await stage.admin.patch(POD, name, patch, "default", subresource="status")
+                seen = await stage.phase(name, phase)
+                assert seen["status"] == before["status"]
+
+    played(tmp_path, work)
+
+
+def test_a_pod_that_is_deleted_while_its_claims_are_prepared_does_not_wait_for_another_attempt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def for_ever(_claims: Claims, _uid: str) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(Claims, "pause", for_ever)
+
+    async def work(stage: Stage) -> None:
+        stage.driver.hold = asyncio.Event()
+        async with stage.agent():
+            await stage.create(pod("p", claim="gpus"))
+            await stage.claim("gpus", "p")
+            await until(lambda: _is(bool(stage.driver.asked)))
+            await stage.delete("p", grace=0)
+            stage.driver.hold.set()
+            await stage.gone("p")
+            await until(lambda: _is(not stage.driver.held))
+
+    played(tmp_path, work)
+
+
+async def _is(it: bool) -> bool:
+    return it
+
+
+def test_what_runs_is_prepared_again_when_the_server_forgot_that_it_was(tmp_path: Path) -> None:
+    """A server that was put back to an earlier state does not know that this node has the devices."""
+
+    async def work(stage: Stage) -> None:
+        async with stage.agent():
+            await stage.create(pod("p", claim="gpus"))
+            await stage.claim("gpus", "p")
+            await stage.phase("p", "Running")
+        (standing,) = (await stage.admin.list(PREPARATION)).items
+        await stage.admin.delete(PREPARATION, standing.metadata.name)
+        stage.driver.asked.clear()
+        async with stage.agent():
+
+            async def is_announced() -> bool:
+                return bool((await stage.admin.list(PREPARATION)).items)
+
+            await until(is_announced)
+            await until(lambda: _is(stage.driver.asked == ["prepare default/gpus"]))
+            seen = await stage.pod("p")
+            assert seen["status"]["containerStatuses"][0]["restartCount"] == 0
 
     played(tmp_path, work)
