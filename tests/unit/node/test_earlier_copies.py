@@ -93,6 +93,8 @@ def test_r12_an_earlier_copy_from_when_the_claim_was_being_given_back_takes_noth
         async with stage.agent():
             await stage.delete("b")
             await stage.gone("b")
-            assert (stage.driver.asked, running) == ([*ONCE, *ONCE], [])
+            # Until it is deleted, what runs may be asked for once more: nobody can tell what became of it.
+            assert stage.driver.asked[:3] == [*ONCE, ONCE[0]]
+            assert (stage.driver.asked.count(ONCE[1]), stage.driver.asked[-1], running) == (2, ONCE[1], [])
 
     played(tmp_path, work)
