@@ -20,7 +20,7 @@ from dray.api.codec import view_of
 from dray.api.core import Container, Pod
 from dray.client.caller import TROUBLE
 from dray.client.client import Deletion
-from dray.client.failures import Conflict, NotFound
+from dray.client.failures import NotFound
 from dray.client.places import key_of, kind_called, uid_of
 from dray.client.tempo import Backoff
 from dray.node import restarts
@@ -282,9 +282,10 @@ class Life:
                 how = Deletion(uid=self.uid, grace=0)
                 await self._shop.client.delete(Pod, self.key.name, self.key.namespace, how)
                 return
-            except (NotFound, Conflict):
+            except NotFound:
                 return
             except TROUBLE as trouble:
+                # A conflict, too: that another pod has its name is told by whoever tells of pods.
                 self._shop.log.debug("a pod is not removed yet", pod=self.key, error=trouble)
                 await self._either(backoff.wait())
 

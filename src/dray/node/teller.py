@@ -102,10 +102,9 @@ class Teller:
         namespace, name = self._key
         try:
             await self._client.patch(Pod, name, patch, namespace, subresource="status")
-        except (NotFound, Conflict):
-            # The uid is the only thing we insist on: another pod has the name.
-            self.gone = True
-            return True
+        except (NotFound, Conflict) as refused:
+            self.gone = isinstance(refused, NotFound) or await self._is_another()
+            return self.gone
         except Invalid as refused:
             self._log.error("the server does not take the status of a pod", pod=self._key, error=refused)
         except TROUBLE as trouble:
@@ -115,6 +114,16 @@ class Teller:
         if self._said is status:
             self._said = None
         return True
+
+    async def _is_another(self) -> bool:
+        """Whether another pod has the name; a conflict may also mean that too many others write."""
+        try:
+            found: Pod = await self._client.get(Pod, self._key.name, self._key.namespace)
+        except NotFound:
+            return True
+        except TROUBLE:
+            return False
+        return found.metadata.uid != self._uid
 
 
 def _holds(said: Any, there: Any) -> bool:

@@ -21,15 +21,18 @@ class Script:
 
     address = "script"
 
-    def __init__(self, *codes: int) -> None:
+    def __init__(self, *codes: int, there: str = "") -> None:
+        """`there` is the uid of the pod that can be read."""
         self.codes = list(codes)
+        pod = '{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "uid": "%s"}}'
+        self.there = (pod % there).encode() if there else b""
         self.written: list[str] = []
         self.gate = asyncio.Event()
         self.gate.set()
 
     async def request(self, request: Request, *, timeout: float = 60.0) -> Reply:
         if request.method != "PATCH":
-            return Reply(404, {}, b"{}")
+            return Reply(200, {}, self.there) if self.there else Reply(404, {}, b"{}")
         await self.gate.wait()
         self.written.append(request.body.decode())
         code = self.codes.pop(0) if self.codes else 200
@@ -123,3 +126,17 @@ def test_a_status_that_the_server_refuses_does_not_hold_up_the_pod() -> None:
     teller = told(script, _say)
     assert not teller.gone
     assert len(script.written) == 1
+
+
+def test_a_conflict_about_something_else_than_the_pod_is_tried_again() -> None:
+    script = Script(409, 409, there="u")
+
+    async def work(teller: Teller) -> None:
+        teller.say({"phase": "Running"})
+        await teller.settled()
+
+    teller = told(script, work)
+    assert (teller.gone, len(script.written)) == (False, 3)
+    other = Script(409, there="another")
+    assert told(other, work).gone
+    assert len(other.written) == 1
