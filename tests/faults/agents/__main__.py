@@ -27,10 +27,10 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=0, help="of all troubles")
     options = parser.parse_args()
     print(f"seed {options.seed}", flush=True)
-    rounds = options.rounds or (5 if options.full else 1)
+    rounds = options.rounds or (3 if options.full else 1)
     troubles = [*POINTS, *SPOILS, *SPOILS, "reboot", "reboot", "server", "server", *[ANY_TIME] * 8] * rounds
     random.Random(options.seed).shuffle(troubles)
-    size = Size(options.cycles or (1000 if options.full else 60), 8, tuple(troubles))
+    size = Size(options.cycles or (1000 if options.full else 60), 12, tuple(troubles))
     with tempfile.TemporaryDirectory(prefix="dray-") as folder:
         tally = asyncio.run(Campaign(Path(folder), size, options.seed).run())
         if not tally.sound():

@@ -99,9 +99,9 @@ class Campaign:
 
     async def run(self) -> Tally:
         began = time.monotonic()
+        await self._machine.furnish()
+        self._client = Client(Http(find_access(self._machine.kubeconfig)))
         try:
-            await self._machine.furnish()
-            self._client = Client(Http(find_access(self._machine.kubeconfig)))
             await self._client.create(device_class())
             await self._machine.power_on()
             async with asyncio.TaskGroup() as tasks:
@@ -109,8 +109,8 @@ class Campaign:
                 for number in range(self._size.workers):
                     tasks.create_task(self._work(random.Random(self._chance.random() + number)))
             await self._rest()
-            await self._client.close()
         finally:
+            await self._client.close()
             await self._machine.clear()
         self.tally.judge = judged(self._machine.journal)
         self.tally.breaches += self._machine.breaches
@@ -265,7 +265,7 @@ class Campaign:
                 found = await self._get(POD, name)
                 if found is None or (found.get("status") or {}).get("phase") in phases:
                     return
-            await asyncio.sleep(0.1)
+            await asyncio.sleep(0.25)
         if seconds == self._size.patience:
             self.tally.breaches.append(f"pod {name} never came to {phases or 'its end'}")
 

@@ -17,7 +17,7 @@ def test_small_no_changed_checkpoint_of_an_agent_is_accepted(tmp_path: Path) -> 
 
 
 def test_small_no_changed_file_of_a_driver_is_accepted_and_no_other_claim_suffers(tmp_path: Path) -> None:
-    seen = checkpoints.drivers(400, SEED, tmp_path)
+    seen = checkpoints.drivers(1_500, SEED, tmp_path)
     assert seen.sound(), str(seen)
 
 

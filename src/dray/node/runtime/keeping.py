@@ -86,7 +86,7 @@ class Keepers:
         self._starting.add(container)
         try:
             make_private(launch.log.parent)
-            (home / _ABOUT).write_bytes(msgspec.json.encode(about))
+            _private(home / _ABOUT, msgspec.json.encode(about))
             _private(home / _DRAFT, marshal.dumps({**_NOTHING, **orders, "log": str(launch.log)}))
             os.replace(home / _DRAFT, home / files.ORDERS)
             said = await _read(self._cradle.ask("keep", home))

@@ -1,0 +1,339 @@
+"""S-11: who may reach the files and sockets of a node, and what lies in their place when we come."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import socket
+import stat
+import tempfile
+from collections.abc import Awaitable, Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from dray.cluster.machines import _room_for_sockets
+from dray.cluster.nodes import NodeOptions, runtime_of
+from dray.driver.cdifiles import CdiFiles
+from dray.driver.kept import Entry
+from dray.driver.prepared import Book
+from dray.driver.serve import sockets_of
+from dray.durable import Damaged, read_whole, write_whole
+from dray.errors import InputError
+from dray.node.checkpoint import FILE, Checkpoint, Lost
+from dray.node.identity import shown_by
+from dray.node.record import Record
+from dray.node.runtime.process import ProcessRuntime
+from dray.wire.sockets import claim_directory
+from tests.unit.driver.onnode import DRIVER, Node, on_node
+from tests.unit.node.doorway import Place, place
+from tests.unit.node.stage import Stage, container, played, pod
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+SECRET = "not for you"
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    made = Path(tempfile.mkdtemp(prefix="dray-"))
+    yield made
+    shutil.rmtree(made, ignore_errors=True)
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.lstat().st_mode)
+
+
+def modes(root: Path) -> dict[str, int]:
+    """Everything below a directory, with its mode."""
+    return {str(path.relative_to(root)): mode(path) for path in sorted(root.rglob("*"))}
+
+
+def victim(folder: Path) -> Path:
+    """A file of somebody's that must stay as it is."""
+    path = folder / "victim"
+    path.write_text(SECRET)
+    return path
+
+
+# --- modes ---
+
+
+def test_s11_nobody_else_reads_what_an_agent_keeps(tmp_path: Path) -> None:
+    async def work(stage: Stage) -> None:
+        async with stage.agent(port=0, listen="127.0.0.1"):
+            await stage.create(pod("p", container("c", "sh", "-c", "echo hello; sleep 600"), claim="gpus"))
+            await stage.claim("gpus", "p")
+            await stage.phase("p", "Running")
+        found = modes(stage.root)
+        assert mode(stage.root) == 0o700
+        assert found["checkpoint"] == found["serving.pem"] == found["lock"] == 0o600
+        assert any(name.startswith("logs/") and name.endswith(".log") for name in found)
+        assert any(name.startswith("containers/") and name.endswith("/orders") for name in found)
+        open_to_others = {name: oct(each) for name, each in found.items() if each & 0o077}
+        assert not {name for name in open_to_others if not name.endswith(".log")}, open_to_others
+        assert all(int(each, 8) & 0o027 == 0 for each in open_to_others.values())
+
+    before = os.umask(0o022)  # the modes above must not be owed to whoever runs this
+    try:
+        played(tmp_path, work)
+    finally:
+        os.umask(before)
+
+
+@pytest.mark.parametrize("runtime", ["process", "fake"])
+def test_s11_the_root_of_an_agent_is_made_for_its_owner(tmp_path: Path, runtime: str) -> None:
+    """The runtime made it first, on the way to its own directory, and for everybody to look into."""
+    root = tmp_path / "not" / "there" / "yet"
+    runtime_of(NodeOptions("n", root, runtime=runtime))
+    claim_directory(root)
+    assert [mode(each) for each in (root, root.parent, root.parent.parent)] == [0o700] * 3
+
+
+def test_s11_nobody_else_reads_what_a_driver_keeps_and_everybody_its_cdi_files() -> None:
+    async def scene() -> None:
+        async with on_node() as node, node.running() as line:
+            uid = await node.claim("c")
+            await line.ok(uid, "c")
+            state = modes(node.state)
+            assert state[f"prepared/{uid}.json"] == 0o600
+            assert all(each & 0o077 == 0 for each in state.values()), state
+            assert {mode(each) for each in node.choices.cdi.iterdir()} == {0o644}
+            assert not list(node.choices.cdi.glob(".*")), "nothing half written is left"
+            await line.given_back(uid, "c")
+            assert all(each & 0o077 == 0 for each in modes(node.state).values())
+
+    asyncio.run(scene())
+
+
+def test_s11_sockets_of_a_driver_are_its_own() -> None:
+    async def scene() -> None:
+        async with on_node() as node, node.running():
+            sockets = sockets_of(DRIVER, node.choices.plugins, node.choices.registry)
+            for path in (sockets.registration, sockets.endpoint):
+                assert (mode(path.parent), mode(path)) == (0o700, 0o600)
+
+    asyncio.run(scene())
+
+
+# --- what lies in the place of a file ---
+
+
+def _link(path: Path, folder: Path) -> None:
+    path.symlink_to(victim(folder))
+
+
+def _dangling(path: Path, folder: Path) -> None:
+    path.symlink_to(folder / "made by us")
+
+
+def _pipe(path: Path, _folder: Path) -> None:
+    os.mkfifo(path)
+
+
+def _socket(path: Path, _folder: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as made:
+        made.bind(str(path))
+
+
+def _directory(path: Path, _folder: Path) -> None:
+    path.mkdir()
+
+
+PLANTED = [_link, _dangling, _pipe, _socket, _directory]
+Plant = Callable[[Path, Path], None]
+
+
+@pytest.mark.parametrize("plant", PLANTED)
+def test_s11_a_state_file_is_a_file_and_nothing_else(folder: Path, plant: Plant) -> None:
+    plant(folder / "state", folder)
+    with pytest.raises(Damaged):
+        read_whole(folder / "state")
+
+
+@pytest.mark.parametrize("plant", PLANTED[:-1])
+def test_s11_what_is_written_takes_the_place_of_whatever_was_there(folder: Path, plant: Plant) -> None:
+    path = folder / "state"
+    plant(path, folder)
+    plant(path.with_name(f".{path.name}.{os.getpid()}"), folder / "..")
+    write_whole(path, b"ours")
+    assert (path.is_symlink(), path.read_bytes()) == (False, b"ours")
+    assert not (folder / "made by us").exists()
+    if (folder / "victim").exists():
+        assert (folder / "victim").read_text() == SECRET
+
+
+@pytest.mark.parametrize("plant", PLANTED)
+def test_s11_a_checkpoint_that_is_no_file_is_set_aside(folder: Path, plant: Plant) -> None:
+    path = folder / "checkpoint"
+    plant(path, folder)
+    checkpoint = Checkpoint(path)
+    loaded = checkpoint.load()
+    assert isinstance(loaded, Lost)
+    assert "it is kept as" in loaded.why
+    asyncio.run(checkpoint.store(Record(boot_id="b")))
+    assert (path.is_symlink(), mode(path), checkpoint.load()) == (False, 0o600, Record(boot_id="b"))
+
+
+def test_s11_a_checkpoint_behind_a_link_is_not_believed(folder: Path) -> None:
+    FILE.write(folder / "elsewhere", Record(boot_id="planted"))
+    (folder / "checkpoint").symlink_to(folder / "elsewhere")
+    assert isinstance(Checkpoint(folder / "checkpoint").load(), Lost)
+
+
+@pytest.mark.parametrize("plant", PLANTED[:-1])
+def test_s11_a_certificate_is_not_written_through_a_link(folder: Path, plant: Plant) -> None:
+    path = folder / "serving.pem"
+    plant(path, folder)
+    shown_by("node-a", path, NOW)
+    assert (path.is_symlink(), mode(path)) == (False, 0o600)
+    assert not (folder / "made by us").exists()
+
+
+def test_s11_a_key_that_others_could_read_is_not_used(folder: Path) -> None:
+    path = folder / "serving.pem"
+    first = shown_by("node-a", path, NOW)
+    assert shown_by("node-a", path, NOW) == first
+    path.chmod(0o644)
+    assert shown_by("node-a", path, NOW).fingerprint != first.fingerprint
+    assert mode(path) == 0o600
+
+
+@pytest.mark.parametrize("plant", PLANTED[:-1])
+def test_s11_a_cdi_file_takes_the_place_of_a_link(folder: Path, plant: Plant) -> None:
+    files = CdiFiles(folder / "cdi", DRIVER)
+    (folder / "cdi").mkdir()
+    plant(files.path("uid"), folder)
+    files.write("uid", b"{}")
+    assert (files.path("uid").is_symlink(), mode(files.path("uid"))) == (False, 0o644)
+    assert not (folder / "made by us").exists()
+
+
+@pytest.mark.parametrize("plant", PLANTED)
+def test_s11_an_entry_of_a_driver_that_is_no_file_counts_as_begun(folder: Path, plant: Plant) -> None:
+    book = Book(folder / "state", CdiFiles(folder / "cdi", DRIVER), "boot")
+    plant(book._entry_path("uid"), folder)
+    (trouble,) = book.awaken(0.0)
+    assert trouble.path == book._entry_path("uid")
+    assert book.entries() == {"uid": Entry(uid="uid")}
+    assert not book._entry_path("uid").is_symlink()
+
+
+@pytest.mark.parametrize("name", ["lock"])
+def test_s11_an_agent_does_not_follow_a_link_to_its_lock(tmp_path: Path, name: str) -> None:
+    async def work(stage: Stage) -> None:
+        stage.root.mkdir(mode=0o700)
+        (stage.root / name).symlink_to(tmp_path / "made by us")
+        with pytest.raises(InputError, match="cannot use"):
+            async with stage.agent():
+                pass
+        assert not (tmp_path / "made by us").exists()
+        (stage.root / name).unlink()
+
+    played(tmp_path, work)
+
+
+# --- directories ---
+
+
+@pytest.mark.parametrize("opened", [0o777, 0o770, 0o702])
+def test_s11_an_agent_does_not_work_where_others_write(tmp_path: Path, opened: int) -> None:
+    async def work(stage: Stage) -> None:
+        (stage.root / "containers").mkdir(mode=0o700, parents=True)
+        stage.root.chmod(opened)
+        with pytest.raises(InputError, match="may be written to by others"):
+            async with stage.agent():
+                pass
+
+    played(tmp_path, work)
+
+
+def test_s11_containers_are_not_kept_behind_a_link(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "containers").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(InputError, match="not a link"):
+        ProcessRuntime(tmp_path / "containers")
+
+
+def test_s11_a_short_place_for_sockets_must_be_ours(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    """Its name follows from a path that others know; they could have made it before us."""
+    monkeypatch.setattr(tempfile, "gettempdir", lambda: str(folder))
+    long = folder / ("d" * 100)
+    short = _room_for_sockets(long)
+    assert (short.parent, mode(short)) == (folder, 0o700)
+    short.rmdir()
+    short.symlink_to(folder)
+    with pytest.raises(InputError, match="not a link"):
+        _room_for_sockets(long)
+
+
+# --- sockets that change under our eyes ---
+
+
+def _at_the_door(scene: Callable[[Place], Awaitable[None]]) -> None:
+    async def run() -> None:
+        async with place() as door:
+            await scene(door)
+
+    asyncio.run(run())
+
+
+def test_s11_a_socket_that_becomes_a_link_is_let_go_and_not_called_again() -> None:
+    async def scene(door: Place) -> None:
+        driver = await door.driver()
+        await door.registered()
+        path = driver.ways.registration()
+        hidden = path.with_name(".hidden")
+        path.rename(hidden)
+        path.symlink_to(hidden)
+        await door.until(lambda: "is a link" in "".join(door.lines))
+        assert door.registry.line(driver.ways.name) is None
+        path.unlink()
+        hidden.rename(path)
+        await door.registered()
+
+    _at_the_door(scene)
+
+
+def test_s11_a_stale_socket_is_taken_over_and_a_file_is_not() -> None:
+    async def scene() -> None:
+        async with on_node() as node:
+            paths = sockets_of(DRIVER, node.choices.plugins, node.choices.registry)
+            _planted_sockets(node, paths.registration, paths.endpoint)
+            async with node.running() as line:
+                uid = await node.claim("c")
+                await line.ok(uid, "c")
+                await line.given_back(uid, "c")
+            for path in (paths.registration, paths.endpoint):
+                path.write_text(SECRET)
+                with pytest.raises(InputError, match="is in the way and is not a socket"):
+                    async with node.running():
+                        pass
+                assert path.read_text() == SECRET
+                path.unlink()
+
+    asyncio.run(scene())
+
+
+def _planted_sockets(node: Node, *paths: Path) -> None:
+    for path in paths:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _socket(path, node.root)
+
+
+@pytest.mark.parametrize("which", ["registry", "plugins"])
+def test_s11_a_driver_does_not_serve_where_others_write(which: str) -> None:
+    async def scene() -> None:
+        async with on_node() as node:
+            directory: Path = getattr(node.choices, which)
+            if which == "plugins":
+                directory = directory / DRIVER
+            directory.mkdir(mode=0o700, parents=True)
+            directory.chmod(0o777)
+            with pytest.raises(InputError, match="may be written to by others"):
+                async with node.running():
+                    pass
+
+    asyncio.run(scene())
