@@ -55,7 +55,7 @@ class Author:
 
     async def in_thread(self, call: Callable[..., Any], *arguments: Any) -> Any:
         """The result of something that may wait."""
-        return await asyncio.get_running_loop().run_in_executor(self._threads, call, *arguments)
+        return await asyncio.get_running_loop().run_in_executor(self._threads, _contained, call, *arguments)
 
     def close(self) -> None:
         """Let threads end that have nothing more to do."""
@@ -71,6 +71,14 @@ class Author:
         if inspect.isawaitable(answer):
             answer = await answer
         return await _drained(answer) if isinstance(answer, AsyncIterable) else _listed(answer, method)
+
+
+def _contained(call: Callable[..., Any], *arguments: Any) -> Any:
+    """One claim must not end the driver, whatever some library thinks of a failure."""
+    try:
+        return call(*arguments)
+    except SystemExit as left:
+        raise RuntimeError(f"it called sys.exit({left.code!r})") from left
 
 
 def _started(answer: Any) -> Any:

@@ -14,11 +14,13 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
-from typing import Any, ClassVar, TypeAlias
+from types import NoneType
+from typing import Any, ClassVar, Final, TypeAlias
 
 from dray.api.meta import Condition
 from dray.api.resource import Device, NetworkDeviceData
 from dray.driver.devices import Pool
+from dray.errors import InputError
 from dray.values.quantity import Quantity
 from dray.wire.cdi import DeviceNode, Hook, Mount
 
@@ -110,7 +112,7 @@ class DeviceStatus:
 
     conditions: Sequence[Condition] = ()
     data: Any = None
-    """Any document, up to 10 KiB of JSON."""
+    """Any object, up to 10 KiB of JSON."""
     network: NetworkDeviceData | None = None
 
 
@@ -129,6 +131,31 @@ class Ready:
     hooks: Sequence[Hook] = ()
     cdi: Sequence[str] = ()
     status: DeviceStatus | None = None
+
+    def __post_init__(self) -> None:
+        for name, kinds, several in _FORMS:
+            given: Any = getattr(self, name)
+            if several and isinstance(given, str | Mapping):
+                raise InputError(f"Ready({name}=...): expected a list, got `{given!r}`")
+            for each in given if several else (given,):
+                if not isinstance(each, kinds):
+                    expected = " or ".join(f"`{kind.__name__}`" for kind in kinds)
+                    raise InputError(f"Ready({name}=...): expected {expected}, got `{each!r}`")
+        for name in self.env:
+            if not name or "=" in name:
+                raise InputError(f"Ready(env=...): `{name}` is no name of a variable")
+
+
+_FORMS: Final[tuple[tuple[str, tuple[type, ...], bool], ...]] = (
+    ("got", (Got, NoneType), False),
+    ("env", (Mapping,), False),
+    ("mounts", (Mount, str), True),
+    ("device_nodes", (DeviceNode, str, PathLike), True),
+    ("hooks", (Hook,), True),
+    ("cdi", (str,), True),
+    ("status", (DeviceStatus, NoneType), False),
+)
+"""What an author may say that is ready: which types, and whether it is a list of them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ the request policy of that time. Do not change the policy of a capacity (`defaul
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -93,6 +94,7 @@ class DeviceFields(TypedDict, total=False):
 def device(name: str, **fields: Unpack[DeviceFields]) -> Device:
     """One device; `BadDevice` says at once what no server would take."""
     place, nodes = f"device `{name}`", fields.get("nodes")
+    _only_known(fields, place)
     made = Device(
         name=name,
         attributes={
@@ -329,6 +331,16 @@ def _sound_draws(pool: Pool) -> None:
                     f"pool `{pool.name}`: device `{each.name}` draws {', '.join(unknown)} from "
                     f"`{draw.counter_set}`, which the pool's `counters` do not have"
                 )
+
+
+def _only_known(fields: Mapping[str, Any], place: str) -> None:
+    """What is misspelt must not be passed over: without its counters a device may be given out twice."""
+    known = DeviceFields.__annotations__
+    for name in fields:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1) or sorted(known)
+            meant = ", ".join(f"`{each}`" for each in near)
+            raise BadDevice(f"{place}: there is no `{name}`; did you mean {meant}?")
 
 
 def _only(kinds: tuple[type, ...], given: Iterable[Any], place: str) -> tuple[Any, ...]:

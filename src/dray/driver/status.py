@@ -44,11 +44,15 @@ def status_document(status: DeviceStatus | None, now: str) -> dict[str, Any] | N
         ]
     if status.data is not None:
         try:
-            size = len(msgspec.json.encode(status.data))
+            written = msgspec.json.encode(status.data)
         except (TypeError, msgspec.MsgspecError) as broken:
             raise Refused(f"the device status has data that is no JSON: {broken}") from None
-        if size > MOST_DATA:
-            raise Refused(f"the device status has {size} bytes of data, at most {MOST_DATA} are allowed")
+        if not written.startswith(b"{"):
+            raise Refused(f"the device status has data that is no JSON object: `{status.data!r}`")
+        if len(written) > MOST_DATA:
+            raise Refused(
+                f"the device status has {len(written)} bytes of data, at most {MOST_DATA} are allowed"
+            )
         document["data"] = status.data
     if status.network is not None:
         document["networkData"] = msgspec.to_builtins(status.network)

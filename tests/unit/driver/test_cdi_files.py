@@ -53,7 +53,7 @@ def test_devices_that_need_nothing_have_no_name_and_no_file(tmp_path: Path) -> N
     ("ready", "told"),
     [
         (Ready(GOT, mounts=["/only-host"]), "a mount is written as `host:container`"),
-        (Ready(GOT, env={"A=B": "1", "": "2"}), "env"),
+        (Ready(GOT, env={"A": "1\0"}), r"env\[0\]: expected `NAME=value`"),
         (Ready(GOT, cdi=["nonsense"]), "`nonsense` is no name of a CDI device"),
         (Ready(GOT, hooks=[Hook(hook_name="never", path="/x")]), "hookName: `never` is not one of"),
     ],

@@ -122,6 +122,15 @@ def test_a_name_that_no_device_may_have_is_told() -> None:
         device("GPU 0")
 
 
+@pytest.mark.parametrize(
+    ("misspelt", "meant"),
+    [("atributes", "`attributes`"), ("share", "`shared`"), ("counters", "`attributes`, .*`draws`")],
+)
+def test_what_a_device_cannot_have_is_told_and_not_passed_over(misspelt: str, meant: str) -> None:
+    with pytest.raises(BadDevice, match=f"device `a`: there is no `{misspelt}`; did you mean {meant}"):
+        device("a", **{misspelt: OTHER})
+
+
 def test_devices_without_a_pool_are_those_of_the_node() -> None:
     loose, pooled = device("a"), device("b")
     assert pools_of([loose, Pool("fabric", [pooled], priority=3)], "node-a") == (

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import stat
+import sys
 from typing import Any
 
 import pytest
 
-from dray.driver import Claim, Ready
+from dray.driver import Claim, DeviceStatus, Ready
 from dray.wire.services import DRA_V1BETA1
 from tests.unit.driver.onnode import DRIVER, NODE, Gpu, on_node
 
@@ -232,13 +233,26 @@ def test_a_cdi_file_that_somebody_took_away_or_changed_comes_back() -> None:
         (None, "`prepare` returned nothing for device `gpu-0` of request `gpu`"),
         (["gpu-0"], "`prepare` must return `Ready` values, not `str`"),
         ([Ready()], "`prepare` returned nothing for device `gpu-0`"),
+        (lambda: sys.exit(3), "prepare failed: RuntimeError: it called sys.exit(3)"),
+        (lambda: [Ready("gpu-0")], "Ready(got=...): expected `Got` or `NoneType`, got `'gpu-0'`"),  # type: ignore[arg-type]
+        (lambda: [Ready(env="A=1")], "Ready(env=...): expected `Mapping`, got `'A=1'`"),  # type: ignore[arg-type]
+        (lambda: [Ready(env={"A=B": "1"})], "Ready(env=...): `A=B` is no name of a variable"),
+        (lambda: [Ready(mounts="/a:/b")], "Ready(mounts=...): expected a list, got `'/a:/b'`"),
+        (lambda: [Ready(mounts=[("/a", "/b")])], "Ready(mounts=...): expected `Mount` or `str`, got"),  # type: ignore[list-item]
+        (lambda: [Ready(status={})], "Ready(status=...): expected `DeviceStatus` or `NoneType`, got"),  # type: ignore[arg-type]
+        (
+            lambda claim: [Ready(claim.devices[0], status=DeviceStatus(data=[1]))],
+            "data that is no JSON object: `[1]`",
+        ),
     ],
 )
 def test_authors_who_answer_in_another_form_are_told_which_one(answer: Any, told: str) -> None:
     async def scene() -> None:
         class Odd(Gpu):
             def prepare(self, claim: Claim) -> Any:
-                return answer
+                if not callable(answer):
+                    return answer
+                return answer(claim) if answer.__code__.co_argcount else answer()
 
         async with on_node() as node, node.running(Odd()) as line:
             uid = await node.claim("c")
