@@ -15,7 +15,7 @@ from pathlib import Path
 from dray.driver.cdifiles import CdiFiles
 from dray.driver.kept import Entry, KeptDevice, Stage
 from dray.driver.prepared import Book
-from dray.durable import Damaged, Newer
+from dray.durable import Damaged, Lasts, Newer
 from dray.node.checkpoint import FILE, Checkpoint, Lost
 from dray.node.drivers import PreparedDevice
 from dray.node.record import DeviceKey, DriverPart, Held, Record, User
@@ -23,7 +23,7 @@ from dray.node.record import Stage as NodeStage
 from tests.faults.mutations.bytes import spoiled
 
 WHOLE = 20
-"""After so many changes a driver is started with what is there; a start costs as much as it costs the disk."""
+"""After so many changes a driver is started with what is there, which costs more than a look at the file."""
 UIDS = ("claim-1", "claim-2", "claim-3")
 
 
@@ -103,7 +103,7 @@ def drivers(count: int, seed: int, folder: Path) -> Mutations:
     seen, chance = Mutations(), random.Random(seed)
     book = _book(folder)
     for uid in UIDS:
-        book._write(_entry(uid))
+        book._write(_entry(uid), Lasts.EITHER)
     path = book._entry_path(UIDS[0])
     good = path.read_bytes()
     while seen.count < count:
