@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import signal
 import socket
 import ssl
@@ -41,6 +42,8 @@ AUDIT: Final = "audit.log"
 KUBECONFIG: Final = "admin.kubeconfig"
 ADMIN: Final = "dray-admin"
 _DAY_SECONDS: Final = 86_400
+_INSISTING_SECONDS: Final = 1.0
+"""Two signals that come closer to each other are one wish, passed on by somebody in between."""
 LOOPBACK: Final = "127.0.0.1"
 COLLECT_AFTER: Final = (10_000, 20, 50)
 """After how many new objects garbage is looked for among the newest, and how often among older ones."""
@@ -138,11 +141,20 @@ async def _renew(certificates: Certificates, tls: ssl.SSLContext) -> None:
 
 
 def stopped_by_signals() -> asyncio.Event:
-    """Set when somebody interrupts or ends this process."""
+    """Set when somebody interrupts or ends this process; who does so again does not want to wait for it."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
+    first: list[float] = []
+
+    def asked(number: int) -> None:
+        stop.set()
+        if first and loop.time() - first[0] >= _INSISTING_SECONDS:
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+        first.append(loop.time())
+
     for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop.set)
+        loop.add_signal_handler(number, asked, number)
     return stop
 
 

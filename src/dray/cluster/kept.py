@@ -75,6 +75,10 @@ class Kept:
                 await self._service.run()
                 self._log.warning("a service ended; it starts again", service=self.name)
             except Exception as broken:  # whatever it is, the others go on
+                if _is_to_end():
+                    # It failed on its way down, and took the wish that it ends with it.
+                    self._log.error("a service failed while it stopped", service=self.name, error=broken)
+                    return
                 self._log.error("a service failed; it starts again", service=self.name, error=broken)
             finally:
                 announcing.cancel()
@@ -84,6 +88,12 @@ class Kept:
     async def _announce(self, service: Service) -> None:
         await service.ready.wait()
         self.ready.set()
+
+
+def _is_to_end() -> bool:
+    """Whether somebody has cancelled us."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 class ByNode:

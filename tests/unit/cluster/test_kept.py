@@ -59,3 +59,33 @@ def test_it_starts_again_until_it_stands() -> None:
     assert len(lines) == 2
     assert all("a service failed; it starts again service=stumbling" in line for line in lines)
     assert all("ZeroDivisionError: a slip" in line for line in lines)
+
+
+class Clumsy(Stumbling):
+    """Falls over when it is to end."""
+
+    async def run(self) -> None:
+        self.ready.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            raise ZeroDivisionError("a slip at the door")
+
+
+def test_one_that_falls_over_on_its_way_down_ends_all_the_same() -> None:
+    lines: list[str] = []
+
+    def take(line: bytes) -> bool:
+        lines.append(line.decode())
+        return True
+
+    async def main() -> None:
+        kept = Kept("clumsy", lambda: Clumsy(0), Log(take, SystemClock()))
+        task = asyncio.create_task(kept.run())
+        async with asyncio.timeout(10):
+            await kept.ready.wait()
+            task.cancel()
+            await asyncio.wait([task])
+
+    asyncio.run(main())
+    assert ["a service failed while it stopped service=clumsy" in line for line in lines] == [True]
