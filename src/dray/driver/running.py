@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from dray.client.caller import TROUBLE
 from dray.client.client import Client
@@ -39,6 +39,8 @@ from dray.wire.sockets import claim_directory
 PLUGINS: Final = Path("/var/lib/kubelet/plugins")
 REGISTRY: Final = Path("/var/lib/kubelet/plugins_registry")
 CDI: Final = Path("/var/run/cdi")
+SLOW_SECONDS: Final = 30.0
+"""After how long it is told that an author is still telling his devices."""
 
 
 @dataclass(frozen=True)
@@ -212,7 +214,7 @@ class Kit:
     async def _publish(self, publisher: Publisher) -> bool:
         name = self.driver.name
         try:
-            pools = pools_of(await self._author.devices(), self._choices.node)
+            pools = pools_of(await self._devices(), self._choices.node)
             await publisher.publish(pools)
         except Exception as broken:  # the author's code may raise anything
             if isinstance(broken, DrayError):
@@ -224,6 +226,17 @@ class Kit:
         self.metrics.count(m.PUBLISHED, name, "ok")
         self.metrics.set(m.DEVICES, sum(len(pool.devices) for pool in pools), name)
         return True
+
+    async def _devices(self) -> list[Any]:
+        """What the author tells; nobody else would say that it takes for ever."""
+        asking = asyncio.create_task(self._author.devices())
+        try:
+            done, _ = await asyncio.wait([asking], timeout=SLOW_SECONDS)
+            if not done:
+                self._log.warning("`devices` does not end", driver=self.driver.name, seconds=SLOW_SECONDS)
+            return await asking
+        finally:
+            asking.cancel()
 
     def _ask_metrics(self, book: Book, registration: Registration) -> None:
         name = self.driver.name

@@ -181,6 +181,25 @@ def test_an_author_who_raises_is_told_and_asked_again() -> None:
     asyncio.run(scene())
 
 
+def test_an_author_who_takes_for_ever_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dray.driver.running.SLOW_SECONDS", 0.01)
+
+    async def scene() -> None:
+        go = asyncio.Event()
+
+        class Slow(Gpu):
+            async def devices(self) -> list[Any]:  # type: ignore[override]
+                await go.wait()
+                return [device("gpu-0")]
+
+        async with on_node() as node, node.running(Slow(), until_published=False):
+            await until(lambda: _now("`devices` does not end" in node.said))
+            go.set()
+            await until(node.served.devices, lambda names: names == ["gpu-0"])
+
+    asyncio.run(scene())
+
+
 @pytest.mark.parametrize("service", [HEALTH_V1, HEALTH_V1BETA1, HEALTH_V1ALPHA1], ids=lambda each: each.name)
 def test_health_is_streamed(service: Service) -> None:
     async def scene() -> None:
