@@ -12,7 +12,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.faults.agents.agent import POINTS
+from tests.faults.agents.agent import BROKEN, POINTS
 from tests.faults.agents.campaign import Campaign, Size
 from tests.faults.agents.machine import SPOILS
 
@@ -39,7 +39,18 @@ def main() -> int:
                 (kept / file).write_bytes((Path(folder) / file).read_bytes())
             print(f"what they said is in {kept}", flush=True)
     print(f"R-12 {tally}", flush=True)
-    return 0 if tally.sound() and tally.cycles >= size.cycles else 1
+    caught = [_caught(broken, options.seed) for broken in BROKEN] if options.full else []
+    return 0 if tally.sound() and tally.cycles >= size.cycles and all(caught) else 1
+
+
+def _caught(broken: str, seed: int) -> bool:
+    """An agent that is broken must be found to be so, or the run proves nothing."""
+    with tempfile.TemporaryDirectory(prefix="dray-") as folder:
+        size = Size(cycles=2, workers=1, broken=broken, patience=20.0)
+        tally = asyncio.run(Campaign(Path(folder), size, seed).run())
+    found = any(BROKEN[broken].fault in each for each in tally.judge.breaches)
+    print(f"R-12 control, an agent that {broken}: {'caught' if found else 'NOT CAUGHT'}", flush=True)
+    return found
 
 
 if __name__ == "__main__":

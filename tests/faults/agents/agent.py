@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from dray.cli import main
 from dray.node import agent
@@ -88,7 +88,18 @@ async def _kept(_self: Claims, _pod_uid: str, *, abandon: bool = False) -> None:
     """Broken: nothing is given back."""
 
 
-BROKEN = {"prepares nothing": ("prepare", _unasked), "gives nothing back": ("release", _kept)}
+class Breakage(NamedTuple):
+    """A method that does something else, and what the judge must say of it."""
+
+    method: str
+    instead: Callable[..., Any]
+    fault: str
+
+
+BROKEN = {
+    "prepares nothing": Breakage("prepare", _unasked, "ran without Prepare"),
+    "gives nothing back": Breakage("release", _kept, "Unprepare missed"),
+}
 
 
 def arguments(root: Path, kubeconfig: str) -> list[str]:
@@ -101,7 +112,7 @@ def arguments(root: Path, kubeconfig: str) -> list[str]:
 if __name__ == "__main__":
     folder, file, booted, *broken = sys.argv[1:]
     for way in broken:
-        setattr(Claims, *BROKEN[way])
+        setattr(Claims, BROKEN[way].method, BROKEN[way].instead)
     prepared_for_death(Path(folder), booted)
     sys.argv = ["dray", *arguments(Path(folder), file)]
     main()

@@ -104,6 +104,7 @@ class Campaign:
         try:
             await self._client.create(device_class())
             await self._machine.power_on()
+            await self._machine.works()
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._trouble())
                 for number in range(self._size.workers):

@@ -115,14 +115,15 @@ class Machine:
         await self.start_server()
         for name in ("r", "p"):
             (self._root / name).mkdir(mode=0o700)
-        file = await self.credentials(f"system:node:{NODE}", "system:nodes")
-        self.agent = Process(
-            self._root / "agent.log", "-m", "tests.faults.agents.agent", str(self._root), file
+        groups = {name: (f"dray:driver:{name}", "dray:drivers", f"dray:on-node:{NODE}") for name in DRIVERS}
+        node, *files = await asyncio.gather(
+            self.credentials(f"system:node:{NODE}", "system:nodes"),
+            *(self.credentials(name, *groups[name]) for name in DRIVERS),
         )
+        agent = ("-m", "tests.faults.agents.agent", str(self._root), node)
+        self.agent = Process(self._root / "agent.log", *agent)
         self._drivers = {}
-        for name, how in DRIVERS.items():
-            groups = (f"dray:driver:{name}", "dray:drivers", f"dray:on-node:{NODE}")
-            file = await self.credentials(name, *groups)
+        for (name, how), file in zip(DRIVERS.items(), files, strict=True):
             program = ("-m", "tests.faults.agents.driver", how, name, str(self._root), file)
             self._drivers[name] = Process(self._root / f"{name}.log", *program)
 

@@ -13,7 +13,7 @@ from tests.faults.agents.campaign import Campaign, Size, Tally
 from tests.faults.agents.journal import Judge, variable
 
 SEED = 20261112
-TROUBLES = ("preparing recorded, kept", "driver unprepared", "torn", "at any time")
+TROUBLES = ("driver unprepared", "torn", "at any time")
 A, B = "a.example.com", "b.example.com"
 
 
@@ -23,10 +23,10 @@ def _run(size: Size) -> Tally:
 
 
 def test_small_an_agent_that_is_killed_forgets_no_claim_and_takes_none_away() -> None:
-    tally = _run(Size(cycles=6, workers=3, troubles=TROUBLES))
+    tally = _run(Size(cycles=4, workers=3, troubles=TROUBLES))
     print(f"seed {SEED}: {tally}")
     assert tally.deaths.total() == len(TROUBLES)
-    assert tally.judge.counts["prepare"] >= 6
+    assert tally.judge.counts["prepare"] >= 4
     assert tally.sound(), str(tally)
 
 
@@ -74,11 +74,7 @@ def test_a_container_sees_a_variable_for_each_part_of_a_claim() -> None:
     assert variable(A, "5f-1") == "HAS_a_example_com_5f_1"
 
 
-@pytest.mark.parametrize(
-    ("broken", "fault"),
-    [("prepares nothing", "ran without Prepare"), ("gives nothing back", "Unprepare missed")],
-)
-def test_an_agent_that_is_broken_on_purpose_is_caught(broken: str, fault: str) -> None:
-    assert broken in BROKEN
-    tally = _run(Size(cycles=1, workers=1, broken=broken, patience=5.0))
-    assert any(fault in each for each in tally.judge.breaches), str(tally)
+def test_an_agent_that_is_broken_on_purpose_is_caught() -> None:
+    """That pods run without asking; the other ways of `BROKEN` are tried by the full run."""
+    tally = _run(Size(cycles=1, workers=1, broken="prepares nothing", patience=10.0))
+    assert any(BROKEN["prepares nothing"].fault in each for each in tally.judge.breaches), str(tally)
