@@ -22,13 +22,14 @@ from dray.api.core import Node
 from dray.client.caller import TROUBLE
 from dray.client.changes import MergePatch, StrategicPatch
 from dray.client.client import Client
-from dray.client.failures import AlreadyExists, NotFound
+from dray.client.failures import AlreadyExists, Invalid, NotFound
 from dray.client.informer import Informer, Ways
 from dray.client.leases import Heartbeat, Pulse
 from dray.client.places import kind_called, uid_of
 from dray.client.tempo import Backoff
 from dray.clock import timestamp
 from dray.durable import boot_id
+from dray.errors import InputError
 from dray.telemetry.logs import Log
 
 NODE: Final = kind_called("Node")
@@ -138,12 +139,15 @@ class Board:
         self._listeners.append(changed)
 
     async def register(self) -> None:
-        """Make the node or adopt it, however long the server takes."""
+        """Make the node or adopt it, however long the server takes; `InputError` when it never will."""
         backoff = Backoff(self._tempo, first=0.2, longest=10.0)
         while True:
             try:
                 await self._adopt()
                 break
+            except Invalid as refused:
+                # Nothing that could happen would change it.
+                raise InputError(f"node `{self._facts.name}` cannot be registered: {refused}") from None
             except TROUBLE as trouble:
                 self._log.warning("the node cannot be registered yet", node=self._facts.name, error=trouble)
                 await backoff.wait()

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import msgspec
 
-from dray.client.places import uid_of
+from dray.client.places import key_of, uid_of
 from dray.durable import Damaged, Newer, StateFile, remove
 from dray.node.claims import Claims
 from dray.node.life import Life
@@ -58,7 +58,7 @@ class Pods:
         """A pod is bound to this node, or has changed."""
         life = self._lives.get(uid_of(pod))
         if life is None:
-            self._begin(Life(pod, self._shop))
+            self._begin(pod)
         else:
             life.see(pod)
 
@@ -105,8 +105,7 @@ class Pods:
                 there = pods()
                 known = {uid_of(pod) for pod in there}
                 for pod in there:
-                    found = by_pod.get(uid_of(pod), ())
-                    self._begin(Life(pod, self._shop, found, resumed=uid_of(pod) in resumed))
+                    self._begin(pod, by_pod.get(uid_of(pod), ()), resumed=uid_of(pod) in resumed)
                 follow()
                 group.create_task(self._clear({*by_pod, *self._shop.claims.users()} - known, by_pod))
                 remove(self._paused)
@@ -116,8 +115,13 @@ class Pods:
             finally:
                 self._group = None
 
-    def _begin(self, life: Life) -> None:
+    def _begin(self, pod: Document, found: Sequence[Found] = (), *, resumed: bool = False) -> None:
         assert self._group is not None, "pods are seen only while they are lived"
+        try:
+            life = Life(pod, self._shop, found, resumed=resumed)
+        except Exception as broken:  # one pod that nobody can read does not keep the others from running
+            self._broke(pod, broken)
+            return
         self._lives[life.uid] = life
         self._tasks[life.uid] = self._group.create_task(self._lived(life))
 
@@ -127,19 +131,19 @@ class Pods:
                 await life.run()
                 break
             except Exception as broken:  # whatever it is, the other pods go on
-                self._broke(life, broken)
+                self._broke(life.pod, broken)
             await self._shop.tempo.sleep(AGAIN_SECONDS)
             try:
                 life = self._again(life, await self._shop.runtime.running())
             except Exception as broken:
-                self._broke(life, broken)
+                self._broke(life.pod, broken)
         if self._lives.get(life.uid) is life:
             del self._lives[life.uid], self._tasks[life.uid]
 
-    def _broke(self, life: Life, broken: Exception) -> None:
-        self._shop.log.error("the life of a pod broke; it begins anew", pod=life.key, error=broken)
+    def _broke(self, pod: Document, broken: Exception) -> None:
+        self._shop.log.error("the life of a pod broke; it begins anew", pod=key_of(pod), error=broken)
         note = f"the agent met a fault of its own and begins anew: {type(broken).__name__}: {broken}"
-        self._shop.recorder.record(life.pod, "FailedSync", note, warning=True)
+        self._shop.recorder.record(pod, "FailedSync", note, warning=True)
 
     def _again(self, life: Life, found: Iterable[Found]) -> Life:
         mine = [one for one in found if one.id.pod_uid == life.uid]

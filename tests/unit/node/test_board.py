@@ -16,6 +16,7 @@ from dray.client.client import Client
 from dray.client.failures import NotFound
 from dray.client.leases import Pulse
 from dray.client.places import kind_called
+from dray.errors import InputError
 from dray.node.board import CERTIFICATE, Board, Facts, node_status
 from dray.telemetry.logs import silent
 from tests.unit.node.stage import NODE, Stage, played, until
@@ -168,3 +169,20 @@ def test_a_node_that_answers_nobody_names_no_port() -> None:
     facts = replace(FACTS, port=0, fingerprint="")
     assert "daemonEndpoints" not in node_status(facts, {}, (True, ""), "now")
     assert facts.annotations == {}
+
+
+@pytest.mark.parametrize(
+    ("facts", "said"),
+    [
+        (Facts("Bad_Name"), "metadata.name"),
+        (Facts(NODE, labels={"a b": "c"}), "metadata.labels"),
+    ],
+)
+def test_a_node_that_the_server_will_never_take_is_told_so(tmp_path: Path, facts: Facts, said: str) -> None:
+    async def work(stage: Stage) -> None:
+        with pytest.raises(InputError) as refused:
+            await Board(stage.admin, facts, silent()).register()
+        assert f"node `{facts.name}` cannot be registered" in str(refused.value)
+        assert said in str(refused.value)
+
+    played(tmp_path, work)

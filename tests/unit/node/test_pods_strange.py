@@ -195,3 +195,26 @@ def test_what_runs_is_prepared_again_when_the_server_forgot_that_it_was(tmp_path
             assert seen["status"]["containerStatuses"][0]["restartCount"] == 0
 
     played(tmp_path, work)
+
+
+def test_a_pod_that_nobody_can_read_is_told_so_and_the_others_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: Any, **__: Any) -> Any:
+        raise ZeroDivisionError("cannot be read")
+
+    async def work(stage: Stage) -> None:
+        async with stage.agent():
+            with monkeypatch.context() as patched:
+                patched.setattr("dray.node.life.remembered", broken)
+                await stage.create(pod("odd"))
+
+                async def is_told() -> bool:
+                    told = (await stage.admin.list(EVENT)).items
+                    return any("ZeroDivisionError: cannot be read" in str(one) for one in told)
+
+                await until(is_told)
+            await stage.create(pod("well"))
+            await stage.phase("well", "Running")
+
+    played(tmp_path, work)
