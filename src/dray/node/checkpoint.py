@@ -15,7 +15,7 @@ When the file cannot be used, by what is the case:
                       read, and acting on less could give back what is in use
     an earlier copy   cannot be told from the file itself; claims that the API says this node has and the
                       file does not know are added, claims that the file has and the API does not know are
-                      prepared again
+                      prepared again, and pods whose containers run use their claims whatever the file says
 
 Rules for this file: bytes and names of files; what a record means is in `plan`.
 """
