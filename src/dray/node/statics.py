@@ -24,10 +24,9 @@ from dray.client.failures import AlreadyExists, Conflict, NotFound
 from dray.client.places import Key, Selection, key_of
 from dray.errors import InputError
 from dray.manifests import Source, read
+from dray.node.admission import MIRROR, SOURCE
 from dray.telemetry.logs import Log
 
-MIRROR: Final = "kubernetes.io/config.mirror"
-SOURCE: Final = "kubernetes.io/config.source"
 POLL_SECONDS: Final = 3.0
 _SUFFIXES: Final = (".yaml", ".yml", ".json")
 
@@ -61,7 +60,13 @@ class StaticPods:
 
     async def look(self) -> None:
         """Look once: make what is missing, remove what no file describes any more."""
-        wanted = {key_of(one.pod): one for one in await asyncio.to_thread(lambda: list(self._read()))}
+        try:
+            read = await asyncio.to_thread(lambda: list(self._read()))
+        except OSError as refused:
+            # A directory that cannot be read does not say that there are no pods.
+            self._tell(str(self._directory), (refused.strerror or str(refused)).lower())
+            return
+        wanted = {key_of(one.pod): one for one in read}
         own = Selection(fields=f"spec.nodeName={self._node}")
         there = [
             pod
@@ -101,12 +106,7 @@ class StaticPods:
             self._log.warning("a pod from a file does not run", file=file, why=what)
 
     def _read(self) -> Iterator[_Wanted]:
-        try:
-            paths = sorted(path for path in self._directory.iterdir() if _is_manifest(path))
-        except OSError as refused:
-            self._tell(str(self._directory), (refused.strerror or str(refused)).lower())
-            return
-        for path in paths:
+        for path in sorted(path for path in self._directory.iterdir() if _is_manifest(path)):
             try:
                 content = path.read_bytes()
                 documents = [document.value for document in read(Source.decode(path.name, content))]
@@ -129,9 +129,15 @@ def _wrong(document: Any) -> str:
     """Why a document is no pod that a node could run by itself; empty when it is one."""
     if not isinstance(document, dict) or (document.get("apiVersion"), document.get("kind")) != ("v1", "Pod"):
         return "expected a Pod of `v1`"
-    spec = document.get("spec")
-    if not isinstance(spec, Mapping) or not isinstance((document.get("metadata") or {}).get("name"), str):
-        return "expected a Pod with `metadata.name` and `spec`"
+    spec, metadata = document.get("spec"), document.get("metadata")
+    if not (isinstance(spec, Mapping) and isinstance(metadata, Mapping)):
+        return "expected a Pod with `metadata` and `spec`"
+    if not isinstance(metadata.get("name"), str):
+        return "metadata.name: expected a text"
+    if not isinstance(metadata.get("annotations") or {}, Mapping):
+        return "metadata.annotations: expected an object"
+    if not isinstance(metadata.get("namespace") or "", str):
+        return "metadata.namespace: expected a text"
     if spec.get("resourceClaims"):
         return (
             "spec.resourceClaims: a pod from a file cannot have claims, because servers do not let nodes say "

@@ -9,6 +9,9 @@ import pytest
 
 from dray.api.jsontext import write_json
 from dray.node import statics
+from dray.node.admission import SOURCE
+from dray.node.statics import StaticPods
+from dray.telemetry.logs import silent
 from tests.unit.node.stage import NODE, POD, Document, Stage, played, pod, until
 
 
@@ -32,11 +35,19 @@ def test_a_pod_lives_as_long_as_its_file(tmp_path: Path) -> None:
         folder.mkdir()
         file = manifest(folder, "web", version="1")
         (folder / "broken.yaml").write_text("a: [")
+        odd: tuple[Document, ...] = (
+            {"metadata": "x"},
+            {"metadata": {"name": "o", "annotations": "x"}},
+            {"metadata": {"name": 5}},
+        )
+        for number, more in enumerate(odd):
+            document = {"apiVersion": "v1", "kind": "Pod", "spec": {"containers": [{"name": "c"}]}, **more}
+            (folder / f"odd{number}.json").write_bytes(write_json(document))
         (folder / "note.txt").write_text("not a manifest")
         (folder / "map.json").write_bytes(write_json({"apiVersion": "v1", "kind": "ConfigMap"}))
         async with stage.agent(static_pods=folder):
             first = await stage.phase_of_any(name, "Running")
-            assert first["metadata"]["annotations"][statics.SOURCE] == "file"
+            assert first["metadata"]["annotations"][SOURCE] == "file"
             assert first["spec"]["nodeName"] == NODE
             manifest(folder, "web", version="2")
             second = await another(stage, name, first)
@@ -72,5 +83,22 @@ def test_pods_from_files_outlive_their_agent(tmp_path: Path) -> None:
             after = await stage.phase(name, "Running")
             assert after["metadata"]["uid"] == before["metadata"]["uid"]
             assert after["status"]["containerStatuses"][0]["restartCount"] == 0
+
+    played(tmp_path, work)
+
+
+def test_pods_stay_when_their_directory_cannot_be_read(tmp_path: Path) -> None:
+    async def work(stage: Stage) -> None:
+        folder, name = tmp_path / "static", f"web-{NODE}"
+        folder.mkdir()
+        manifest(folder, "web")
+        keeper = StaticPods(stage.own, NODE, folder, silent())
+        async with stage.agent():
+            await keeper.look()
+            await stage.phase(name, "Running")
+            folder.rename(tmp_path / "away")
+            await keeper.look()
+            seen = await stage.pod(name)
+            assert "deletionTimestamp" not in seen["metadata"]
 
     played(tmp_path, work)
