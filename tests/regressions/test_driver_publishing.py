@@ -135,6 +135,18 @@ async def test_h11_a_device_in_use_stays_published_until_it_is_released() -> Non
             await until(world.devices, lambda names: names == ["eth0", "eth2"])
 
 
+async def test_h11_a_device_in_use_comes_back_when_somebody_takes_the_slices_away() -> None:
+    """A kubelet that starts takes all slices of its node away; what is in use was then forgotten."""
+    async with served() as world:
+        publisher = world.publisher(in_use=lambda: {("node-a", "eth1"), ("spare", "eth9")})
+        await publisher.publish([device("eth0"), device("eth1"), Pool("spare", [device("eth9")])])
+        await publisher.publish([device("eth0")])
+        async with kept(publisher):
+            for each in await world.slices():
+                await world.admin.delete(ResourceSlice, each.metadata.name)
+            await until(world.devices, lambda names: sorted(names) == ["eth0", "eth1", "eth9"])
+
+
 async def test_h11_a_device_in_use_goes_when_that_is_forced_and_loses_its_taint_when_it_returns() -> None:
     async with served() as world:
         publisher = world.publisher(in_use=lambda: {("node-a", "eth1"), ("spare", "eth9")})

@@ -301,17 +301,21 @@ class Publisher:
             if name not in wanted and any(map(self._is_mine, slices)):
                 mine = by_pool[name] = [each for each in slices if self._is_mine(each)]
                 wanted[name] = left_over(mine)
+        for name, left in self._left.items():
+            if left and name not in wanted and name not in by_pool:  # somebody took all of it away
+                wanted[name] = left_over(tuple(left.values()))
         used = frozenset() if force else frozenset(self._ways.in_use())
         plans, gone = [], []
         for name, offer in wanted.items():
             slices = by_pool.get(name, [])
             self._refuse_taken(name, slices)
-            kept = with_gone(
-                offer, slices, {device for pool, device in used if pool == name}, self._may_taint
-            )
+            before = self._left.get(name)
+            # What somebody took away is looked at as it was left, for devices that must stay.
+            known = {**(before or {}), **{each.metadata.name: each for each in slices}}
+            in_use = {device for pool, device in used if pool == name}
+            kept = with_gone(offer, tuple(known.values()), in_use, self._may_taint)
             told = {device.name for device in offer.devices}
             gone += [(name, device.name) for device in kept.devices if device.name not in told]
-            before = self._left.get(name)
             plans.append(planned(kept, home, slices, None if before is None else tuple(before.values())))
         self._gone = tuple(gone)
         return plans
