@@ -294,14 +294,22 @@ class Campaign:
 
     async def _trouble(self) -> None:
         try:
-            for each in self._size.troubles:
+            for number, each in enumerate(self._size.troubles):
+                await self._until_due(number)
                 if self._chance.random() < 0.8:  # otherwise it is hit while it begins
                     await self._machine.works()
-                await asyncio.sleep(self._chance.uniform(0.1, 1.5))
+                await asyncio.sleep(self._chance.uniform(0.1, 1.0))
                 self._machine.copy()
                 await self._strike(each)
         finally:
             self._troubled = False
+
+    async def _until_due(self, number: int) -> None:
+        """Troubles come all the time, while the first pods come and while the last ones do."""
+        due = self._size.cycles * number / len(self._size.troubles)
+        deadline = time.monotonic() + 30.0
+        while self.tally.cycles < due and time.monotonic() < deadline:
+            await asyncio.sleep(0.1)
 
     async def _strike(self, what: str) -> None:
         machine = self._machine
