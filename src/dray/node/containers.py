@@ -19,11 +19,13 @@ from dray.node import restarts
 from dray.node.adoption import end_of
 from dray.node.measures import CONTAINER, INIT_CONTAINER
 from dray.node.restarts import Ended, Role, Running, Tale, Waiting
-from dray.node.runtime.base import ContainerId, NotStarted
+from dray.node.runtime.base import ContainerId, Exit, NotStarted
 from dray.node.shop import Shop
 
 LEAST_GRACE: Final = 1.0
 """Seconds a container always gets to end by itself."""
+AGAIN_SECONDS: Final = 1.0
+"""After so long a container is asked for again that could not be followed."""
 
 Pod = Mapping[str, Any]
 Say = Callable[[str, str, bool], None]
@@ -110,10 +112,19 @@ class Containers:
         self._exits[name] = asyncio.create_task(self._followed(name, self._id(name)))
 
     async def _followed(self, name: str, container: ContainerId) -> None:
-        exit = await self._shop.runtime.wait(container)
+        exit = await self._end_of(container)
         end = end_of(exit, self._called(container))
         self._tales[name] = restarts.ended(self._tales[name], end, self._shop.pace)
         self._changed()
+
+    async def _end_of(self, container: ContainerId) -> Exit:
+        """How a container ended; asked again when nobody could tell, or its end would never be seen."""
+        while True:
+            try:
+                return await self._shop.runtime.wait(container)
+            except Exception as broken:
+                self._shop.log.error("a container is not followed now", container=container, error=broken)
+            await self._shop.tempo.sleep(AGAIN_SECONDS)
 
     # --- stopping ---
 

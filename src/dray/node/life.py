@@ -61,6 +61,7 @@ class Life:
         self._began = moment(shop.now())
         self.vanished = False
         """Whether the server knows no such pod any more."""
+        self._telling: asyncio.Task[None] | None = None
         self._told_all = False
         self._claims_ready = False
         self.hindrance: Waiting | None = None
@@ -114,7 +115,8 @@ class Life:
 
     async def run(self) -> None:
         """Live it."""
-        telling = asyncio.create_task(self._teller.run())
+        self._telling = telling = asyncio.create_task(self._teller.run())
+        telling.add_done_callback(lambda _: self._wake.set())
         try:
             self.containers.follow_all()
             # What no container of the pod stands for must not run when its claims are given back.
@@ -166,6 +168,8 @@ class Life:
             await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
             if waiting[0].done():
                 waiting[0].result()
+            if self._telling is not None and self._telling.done():
+                self._telling.result()
         finally:
             for task in waiting:
                 task.cancel()

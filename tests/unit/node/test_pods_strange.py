@@ -11,6 +11,9 @@ import pytest
 from dray.client.changes import MergePatch
 from dray.client.places import kind_called
 from dray.node.claims import Claims
+from dray.node.runtime.base import ContainerId, Exit
+from dray.node.runtime.process import ProcessRuntime
+from dray.node.teller import Teller
 from tests.unit.node.stage import EVENT, POD, Document, Stage, container, played, pod, until
 
 PREPARATION = kind_called("Preparation.dray.dev")
@@ -216,5 +219,49 @@ def test_a_pod_that_nobody_can_read_is_told_so_and_the_others_run(
                 await until(is_told)
             await stage.create(pod("well"))
             await stage.phase("well", "Running")
+
+    played(tmp_path, work)
+
+
+def test_the_end_of_a_container_is_seen_when_it_could_not_be_followed_for_a_while(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits, real = [], ProcessRuntime.wait
+
+    async def wait(runtime: ProcessRuntime, container: ContainerId) -> Exit:
+        waits.append(container)
+        if len(waits) == 1:
+            raise OSError(24, "Too many open files")
+        return await real(runtime, container)
+
+    monkeypatch.setattr(ProcessRuntime, "wait", wait)
+
+    async def work(stage: Stage) -> None:
+        async with stage.agent():
+            await stage.create(pod("p", container("c", "true"), restartPolicy="Never"))
+            await stage.phase("p", "Succeeded")
+
+    played(tmp_path, work)
+
+
+def test_a_status_that_cannot_be_written_by_a_fault_of_ours_is_begun_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs, real = [], Teller.run
+
+    async def run(teller: Teller) -> None:
+        runs.append(teller)
+        if len(runs) == 1:
+            raise ZeroDivisionError("a slip of the pen")
+        await real(teller)
+
+    monkeypatch.setattr(Teller, "run", run)
+    monkeypatch.setattr("dray.node.pods.AGAIN_SECONDS", 0.1)
+
+    async def work(stage: Stage) -> None:
+        async with stage.agent():
+            await stage.create(pod("p"))
+            seen = await stage.phase("p", "Running")
+            assert seen["status"]["containerStatuses"][0]["restartCount"] == 0
 
     played(tmp_path, work)
