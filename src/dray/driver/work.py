@@ -199,6 +199,7 @@ class Work:
     async def _prepare(self, ref: Ref) -> tuple[Answer, ...]:
         entry, is_whole = await self._disk(self._book.known, ref.uid)
         if entry is not None and is_whole:
+            await self._refuse_moved(entry, ref)
             return tuple(entry.answers)
         if entry is not None and entry.stage is Stage.UNPREPARING:
             await self._give_back(entry)
@@ -212,6 +213,22 @@ class Work:
         whole: Entry = await self._disk(self._book.finish, begun, ready, statuses)
         self._tools.statuses.tell(whole)
         return whole.answers
+
+    async def _refuse_moved(self, entry: Entry, ref: Ref) -> None:
+        """A claim that got other devices since must not be answered with those it had.
+
+        Only if the API says so, and in time: an agent that starts again must be answered without it.
+        """
+        had, now = _devices_of(entry), _devices_of(entry)
+        with suppress(*TROUBLE, Refused, TimeoutError):
+            async with asyncio.timeout(BESIDE_SECONDS):
+                claim, consumers, _ = await self._read(ref)
+            now = _devices_of(entry_of(claim, entry.boot_id, consumers))
+        if had != now:
+            raise Refused(
+                f"it is prepared here with {_listed(had)} and has {_listed(now)} now; "
+                "it must be given back first"
+            )
 
     async def _read(self, ref: Ref) -> _Fresh:
         """A claim as it is now."""
@@ -264,6 +281,14 @@ class Work:
             async with asyncio.timeout(BESIDE_SECONDS):
                 return await self._tools.lookup.consumers(entry)
         return ()
+
+
+def _devices_of(entry: Entry) -> frozenset[tuple[str, str, str]]:
+    return frozenset((each.pool, each.device, each.share_id) for each in entry.devices)
+
+
+def _listed(devices: Iterable[tuple[str, str, str]]) -> str:
+    return ", ".join(f"`{pool}/{device}`" for pool, device, _ in sorted(devices))
 
 
 def _check(claim: Claim | ClassicClaim, ready: list[Ready]) -> None:

@@ -145,6 +145,27 @@ def test_a_claim_that_got_something_else_since_gives_back_what_it_had() -> None:
     asyncio.run(scene())
 
 
+def test_a_claim_that_got_other_devices_is_not_answered_with_those_it_had() -> None:
+    async def scene() -> None:
+        async with on_node() as node, node.running() as line:
+            uid = await node.claim("c")
+            answer = await line.ok(uid, "c")
+            where = path("resourceclaims", "c", sub="status")
+            moved = _elsewhere("gpu-1") | {"nodeSelector": None}
+            for allocation in (None, moved):
+                await node.served.api.patch(
+                    where, {"status": {"allocation": allocation, "reservedFor": None}}
+                )
+            told = await line.refused(uid, "c")
+            assert (
+                "prepared here with `node-a/gpu-0` and has `node-b/gpu-1` now; it must be given back" in told
+            )
+            node.way.inner = None
+            assert await line.ok(uid, "c") == answer, "nobody can tell while the API is away"
+
+    asyncio.run(scene())
+
+
 def _elsewhere(device: str) -> dict[str, object]:
     from tests.contract.documents import allocation
 
