@@ -156,13 +156,23 @@ class Pods:
     async def _clear(self, gone: Iterable[str], found: Mapping[str, Sequence[Found]]) -> None:
         """Stop what runs of pods that are gone, then give back what nobody uses any more."""
         shop, left = self._shop, [one for uid in gone for one in found.get(uid, ())]
-        await asyncio.gather(*(shop.runtime.stop(one.id, 1.0) for one in left))
+        await asyncio.gather(*(self._stopped(one) for one in left))
         assert self._group is not None
         self._group.create_task(shop.claims.run())
         for uid in gone:
             self._group.create_task(self._give_back(uid))
         for one in left:
             await shop.runtime.remove(one.id)
+
+    async def _stopped(self, one: Found) -> None:
+        """See that a container does not run: what it uses is given back after that, and not before."""
+        while True:
+            try:
+                await self._shop.runtime.stop(one.id, 1.0)
+                return
+            except Exception as broken:
+                self._shop.log.error("a container does not stop", container=one.id, error=broken)
+            await self._shop.tempo.sleep(AGAIN_SECONDS)
 
     async def _give_back(self, uid: str) -> None:
         while await self._shop.claims.release(uid) is not None:

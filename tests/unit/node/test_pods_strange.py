@@ -265,3 +265,36 @@ def test_a_status_that_cannot_be_written_by_a_fault_of_ours_is_begun_anew(
             assert seen["status"]["containerStatuses"][0]["restartCount"] == 0
 
     played(tmp_path, work)
+
+
+def test_claims_of_a_pod_that_is_gone_are_given_back_after_its_containers_were_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also when stopping fails at first: neither the agent ends for that, nor are devices taken away."""
+    stops, real = [], ProcessRuntime.stop
+
+    async def stop(runtime: ProcessRuntime, container: ContainerId, grace: float) -> None:
+        stops.append(container)
+        if len(stops) < 3:
+            raise OSError(24, "Too many open files")
+        await real(runtime, container, grace)
+
+    async def work(stage: Stage) -> None:
+        async with stage.agent():
+            await stage.create(pod("p", claim="gpus"))
+            await stage.claim("gpus", "p")
+            await stage.phase("p", "Running")
+        await stage.delete("p", grace=0)
+        monkeypatch.setattr(ProcessRuntime, "stop", stop)
+        monkeypatch.setattr("dray.node.pods.AGAIN_SECONDS", 0.1)
+        tried: list[int] = []
+
+        async def note() -> None:
+            tried.append(len(stops))
+
+        stage.driver.before_unprepare = note
+        async with stage.agent():
+            await until(lambda: _is(not stage.driver.held))
+            assert tried == [3]
+
+    played(tmp_path, work)

@@ -129,6 +129,15 @@ def test_waits_double_up_to_five_minutes() -> None:
     assert PACE.after(10_000) == 300
 
 
+def test_a_clock_that_was_set_back_keeps_no_container_waiting_longer_than_the_longest_wait() -> None:
+    crashed = [tale(replace(BADLY, finished=NOW + 86_400.0), crashes=3)]
+    assert due(crashed, ALWAYS, NOW, PACE) == Todo(start=("main",))
+    tried = [tale(Waiting("CreateContainerError", until=NOW + 86_400.0, tries=3))]
+    assert due(tried, ALWAYS, NOW, PACE) == Todo(start=("main",))
+    soon = [tale(replace(BADLY, finished=NOW), crashes=2)]
+    assert due(soon, ALWAYS, NOW, PACE) == Todo(again=NOW + 10.0)
+
+
 def test_a_container_that_ran_long_is_forgiven() -> None:
     before = tale(RUNS, crashes=4)
     assert ended(before, Ended(1, started=0, finished=30), PACE).crashes == 5
