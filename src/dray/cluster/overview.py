@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 from dray.api.core import Node, Pod
 from dray.api.resource import ResourceClaim, ResourceSlice
 from dray.claims.naming import recorded
+from dray.placement.nodehealth import UNREACHABLE, ready_of
 
 NO_NODE: Final = ""
 
@@ -125,10 +126,13 @@ def _seated(pod: Pod, find: Finding) -> SeatedPod:
 
 
 def _node_word(node: Node) -> str:
-    if node.spec.unschedulable:
-        return "cordoned"
-    lost = any(taint.key == "node.kubernetes.io/unreachable" for taint in node.spec.taints)
-    return "lost" if lost else "ready"
+    """How a node is; the worst that is true of it."""
+    ready = ready_of(node)
+    if any(taint.key == UNREACHABLE for taint in node.spec.taints) or (ready and ready.status == "Unknown"):
+        return "lost"
+    if ready and ready.status == "False":
+        return "not ready"
+    return "cordoned" if node.spec.unschedulable else "ready"
 
 
 def _taken(claims: Iterable[ResourceClaim]) -> set[DeviceKey]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from dray.api.codec import decode_document
 from dray.api.core import Node, Pod
 from dray.api.resource import ResourceClaim, ResourceSlice
@@ -116,6 +118,25 @@ def test_words_for_how_far_a_pod_has_come() -> None:
     assert pod_word(pod("a", "n")) == "starting"
     assert pod_word(pod("a", "n", "Running")) == "running"
     assert pod_word(pod("a", "n", "Failed")) == "failed"
+
+
+@pytest.mark.parametrize(
+    ("spec", "ready", "word"),
+    [
+        ({}, "", "ready"),
+        ({}, "True", "ready"),
+        ({}, "False", "not ready"),
+        ({}, "Unknown", "lost"),
+        ({"unschedulable": True}, "True", "cordoned"),
+        ({"unschedulable": True}, "False", "not ready"),
+        ({"taints": [{"key": "node.kubernetes.io/unreachable", "effect": "NoSchedule"}]}, "True", "lost"),
+    ],
+)
+def test_words_for_how_a_node_is(spec: Document, ready: str, word: str) -> None:
+    conditions = [{"type": "Ready", "status": ready}] if ready else []
+    document = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}, "spec": spec}
+    seen = overview([read({**document, "status": {"conditions": conditions}})], [], [], [])
+    assert [each.word for each in seen.nodes] == [word]
 
 
 def test_the_page_of_a_cluster() -> None:
