@@ -210,24 +210,22 @@ def test_kubectl_shows_what_becomes_of_pods(kubectl: Kubectl) -> None:
 
 
 def test_kubectl_reads_logs(kubectl: Kubectl) -> None:
-    script = "for i in 1 2 3; do echo line $i; done; sleep 1; exit 1"
+    script = "for i in 1 2 3; do echo line $i; done; "
     two = pod("two", "echo from c; exec sleep 600")
     two["spec"]["containers"].append(
         {"name": "d", "image": "x", "command": ["sh", "-c", "echo from d; sleep 600"]}
     )
-    kubectl(
-        "create",
-        "-f",
-        "-",
-        given=[pod("p", script), two, pod("waits", "true", {"resourceClaimName": "no"}, nodeName=NODE)],
-    )
+    stays, ends = pod("p", script + "exec sleep 600"), pod("ends", script + "sleep 1; exit 1")
+    waits = pod("waits", "true", {"resourceClaimName": "no"}, nodeName=NODE)
+    kubectl("create", "-f", "-", given=[stays, ends, two, waits])
     says(kubectl, "p", "line 3")
     assert kubectl("logs", "p", "--tail=1").out == "line 3\n"
     stamped = kubectl("logs", "p", "--timestamps", "--tail=1").out
     assert stamped.split()[0].endswith("Z")
-    assert kubectl("logs", "-f", "p", "--pod-running-timeout=5s").out.startswith("line 1\nline 2\nline 3\n")
-    until(lambda: kubectl.get("pod", "p")["status"]["containerStatuses"][0]["restartCount"] > 0)
-    assert kubectl("logs", "p", "--previous").out == "line 1\nline 2\nline 3\n"
+    says(kubectl, "ends", "line 3")
+    assert kubectl("logs", "-f", "ends", "--pod-running-timeout=5s").out == "line 1\nline 2\nline 3\n"
+    until(lambda: kubectl.get("pod", "ends")["status"]["containerStatuses"][0]["restartCount"] > 0)
+    assert kubectl("logs", "ends", "--previous").out == "line 1\nline 2\nline 3\n"
     until(lambda: "from d" in kubectl("logs", "two", "-c", "d").out)
     assert kubectl("logs", "two", "--all-containers", "--prefix").out.count("from") == 2
     refusal = kubectl("logs", "two", "-c", "x", fails=True).err

@@ -115,7 +115,8 @@ def test_a_claim_that_a_driver_does_not_know_yet_is_asked_for_again(
         events = kubectl.get("events", "--field-selector=involvedObject.name=late")["items"]
         told = [event["message"] for event in events if "NOT_FOUND" in event["message"]]
         assert told
-        assert all(f"driver `{CLASSIC}`: never heard of it (NOT_FOUND)" in each for each in told)
+        why = f"driver {CLASSIC} did not prepare claim default/late: never heard of it (NOT_FOUND)"
+        assert all(why in each for each in told), told
         kubectl("delete", "pod", "late", "--timeout=60s")
         assert list((node.root / "cdi").iterdir()) == []
         calls = [line for line in driver.log.read_text().splitlines() if line.startswith("Node")]
