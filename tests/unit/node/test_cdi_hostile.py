@@ -132,6 +132,18 @@ def test_hostile_edits_make_the_file_a_broken_one(tmp_path: Path, edits: dict[st
     refused(tmp_path, "a.json: ")
 
 
+@pytest.mark.parametrize(
+    "where", [b'"cdiVersion":"\xff"', b'"kind":"\xc3("', b'"annotations":{"a":"\xed\xa0\x80"}']
+)
+def test_s10_a_file_that_is_no_text_is_passed_over_and_the_others_are_read(tmp_path: Path, where: bytes):
+    put(tmp_path, "good.json", spec("0"))
+    (tmp_path / "bad.json").write_bytes(b"{" + where + b',"devices":[]}')
+    files = CdiFiles((tmp_path,))
+    assert files.edits((NAME,)) == Edits(env=("GPU=0",))
+    assert len(files.problems) == 1
+    assert "not a CDI spec" in files.problems[0]
+
+
 def test_deep_and_wide_documents_are_refused_and_not_died_of(tmp_path: Path):
     put(tmp_path, "deep.json", "[" * 100_000)
     put(tmp_path, "deep.yaml", "[" * 5_000)
