@@ -18,7 +18,7 @@ from dray.api.classic import ClassicClaim, ResourceClass
 from dray.api.classic.resourceclaim import IMMEDIATE
 from dray.api.jsontext import read_json
 from dray.clock import Clock
-from dray.driver.author import THREAD
+from dray.driver.author import THREAD, contained
 from dray.driver.base import Parameters
 from dray.driver.classic import Allocated, ClassicController, Need, Unavailable
 from dray.driver.parameters import BadParameters, decode
@@ -90,7 +90,7 @@ class Asking:
                 answer = await call(*arguments)
             else:
                 loop = asyncio.get_running_loop()
-                answer = await loop.run_in_executor(self._threads, call, *arguments)
+                answer = await loop.run_in_executor(self._threads, contained, call, *arguments)
                 if inspect.isawaitable(answer):
                     answer = await answer
             _judge(method, answer)

@@ -55,7 +55,7 @@ class Author:
 
     async def in_thread(self, call: Callable[..., Any], *arguments: Any) -> Any:
         """The result of something that may wait."""
-        return await asyncio.get_running_loop().run_in_executor(self._threads, _contained, call, *arguments)
+        return await asyncio.get_running_loop().run_in_executor(self._threads, contained, call, *arguments)
 
     def close(self) -> None:
         """Let threads end that have nothing more to do."""
@@ -73,7 +73,7 @@ class Author:
         return await _drained(answer) if isinstance(answer, AsyncIterable) else _listed(answer, method)
 
 
-def _contained(call: Callable[..., Any], *arguments: Any) -> Any:
+def contained(call: Callable[..., Any], *arguments: Any) -> Any:
     """One claim must not end the driver, whatever some library thinks of a failure."""
     try:
         return call(*arguments)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from typing import Any
 
 import msgspec
@@ -123,6 +124,7 @@ def test_what_an_author_raises_is_told_and_tried_again() -> None:
             None,
             "allocate failed: TypeError: it must return `Allocated` or `Unavailable`, not `None`",
         ),
+        ("allocate", sys.exit, "allocate failed: RuntimeError: it called sys.exit(None)"),
         (
             "unsuitable_nodes",
             None,
@@ -140,7 +142,7 @@ def test_an_answer_that_is_none_is_told_and_does_not_end_the_controller(
 ) -> None:
     async def story(world: World) -> None:
         with monkeypatch.context() as patched:
-            patched.setattr(world.units, method, lambda *_arguments: answer)
+            patched.setattr(world.units, method, lambda *_: answer() if callable(answer) else answer)
             async with world.controlled():
                 await world.ask("one")
                 await world.select("one", "node-a", "node-a", "node-b")
