@@ -129,7 +129,9 @@ class Machine:
         self._booted = True
 
     async def _continue(self, uid: str, pod: Pod | None) -> None:
-        running = self._running[uid]
+        running = self._running.get(uid)
+        if running is None:
+            return  # the power failed while another pod was looked after
         over = asyncio.get_running_loop().time() >= running.until
         if pod is not None and pod.metadata.deletion_timestamp is None and not over:
             return
