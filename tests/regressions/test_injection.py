@@ -34,6 +34,7 @@ from dray.node.runtime.base import ContainerId, Launch, NotStarted
 from dray.node.runtime.keeper.log import Log as ContainerLog
 from dray.node.runtime.process import ProcessRuntime
 from dray.telemetry.logs import Log
+from dray.wire.services import DRA_V1, Stub
 from tests.unit.driver.onnode import on_node
 
 HOSTILE = (
@@ -233,3 +234,27 @@ def test_s10_devices_are_shown_as_yaml_that_says_what_they_say(text: str) -> Non
     (document,) = yaml.safe_load_all(answer.output)
     assert document["kind"] == "ResourceSlice"
     assert document["spec"]["devices"][0]["attributes"]["model"] == {"string": text}
+
+
+# --- what drivers ask the server for ---
+
+
+@pytest.mark.parametrize(
+    ("field", "name"),
+    [
+        ("namespace", ""),
+        *((field, each) for field in ("name", "namespace") for each in (*HOSTILE, ".", "a/b")),
+    ],
+)
+def test_s10_a_call_for_a_claim_whose_name_is_a_path_asks_the_server_nothing(field: str, name: str) -> None:
+    """A namespace that was empty ended in a fault, and `..` led to another path of the server."""
+
+    async def scene() -> None:
+        async with on_node() as node, node.running() as line:
+            asked = {"namespace": "default", "name": "c", "uid": "u", field: name}
+            request = DRA_V1.methods["NodePrepareResources"].request(claims=[asked, {**asked, "uid": "v"}])
+            answer = await Stub(line.endpoint, DRA_V1).call("NodePrepareResources", request, timeout=30.0)
+            assert all("there is no such claim" in each.error for each in answer.claims.values())
+            assert "ERROR" not in node.said
+
+    asyncio.run(scene())

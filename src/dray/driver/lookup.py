@@ -14,6 +14,7 @@ from dray.client.client import Client
 from dray.client.failures import Forbidden, NotFound
 from dray.client.places import Selection
 from dray.driver.kept import Entry
+from dray.values.names import dns_label, dns_subdomain
 
 
 class Lookup:
@@ -26,6 +27,8 @@ class Lookup:
 
     async def claim(self, namespace: str, name: str) -> ResourceClaim | None:
         """A claim as it is now."""
+        if dns_label(namespace) or dns_subdomain(name):
+            return None  # nothing is called like that, and it must not become another path
         try:
             return await self._client.get(ResourceClaim, name, namespace)
         except NotFound:
