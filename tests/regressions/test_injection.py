@@ -247,7 +247,7 @@ def test_s10_devices_are_shown_as_yaml_that_says_what_they_say(text: str) -> Non
     ],
 )
 def test_s10_a_call_for_a_claim_whose_name_is_a_path_asks_the_server_nothing(field: str, name: str) -> None:
-    """A namespace that was empty ended in a fault, and `..` led to another path of the server."""
+    """A namespace that was empty ended in a fault, and the server was asked for `..`."""
 
     async def scene() -> None:
         async with on_node() as node, node.running() as line:
