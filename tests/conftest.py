@@ -24,6 +24,12 @@ settings.load_profile(os.environ.get("DRAY_HYPOTHESIS_PROFILE", "house"))
 NAMED = pytest.StashKey[frozenset[str]]()
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """Twice as many as there are processors: tests with processes of their own wait more than they work."""
+    return 2 * (os.cpu_count() or 1)
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     # Write `--corpus=DIR` when no test path is given: pytest looks for its configuration before it knows
     # these options, and would take a separate DIR for the place to start from.
