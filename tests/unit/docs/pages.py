@@ -27,7 +27,7 @@ from typing import Any
 FENCE = re.compile(r"^(?P<indent> *)```(?P<info>.*)$")
 SAVED_AS = re.compile(r"\bas `(?P<name>[\w./-]+)`:$")
 MARK = "\x1e"
-PATIENCE = 60
+PATIENCE = 150
 
 
 @dataclass(frozen=True)
