@@ -17,10 +17,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from dray.client.caller import Habits
-from dray.client.client import Client
 from dray.cluster import fleet
-from dray.cluster.inside import Inside
+from dray.cluster.inside import client_inside
 from dray.cluster.kept import Kept
 from dray.cluster.nodes import NodeOptions, agent, minds_claims
 from dray.driver.base import Driver
@@ -31,7 +29,6 @@ from dray.node.board import Facts
 from dray.node.drivers import ClaimRef, DeviceHealth, PreparedDevice
 from dray.node.runtime.fake import FakeRuntime
 from dray.server.asgi import App
-from dray.server.call import AUTHENTICATED
 from dray.telemetry.logs import Log
 from dray.wire.sockets import LONGEST, claim_directory
 
@@ -77,7 +74,7 @@ def machine(ground: Ground, number: int) -> Iterator[Kept]:
         gates=ground.gates,
         log=ground.log,
     )
-    client = _client(ground.app, f"system:node:{name}", _NODES)
+    client = client_inside(ground.app, f"system:node:{name}", _NODES)
     first = Kept(name, lambda: agent(client, options), ground.log, node=name)
     yield first
     for driver in drivers(name):
@@ -96,7 +93,7 @@ def drivers(node: str) -> Sequence[Driver]:
 def _kit(ground: Ground, driver: Driver, options: NodeOptions) -> Callable[[], Kit]:
     assert options.registry is not None
     assert options.plugins is not None
-    speaker = _client(
+    speaker = client_inside(
         ground.app,
         f"{driver.name}:{options.name}",
         _DRIVERS,
@@ -154,7 +151,7 @@ def simulated(ground: Ground, number: int) -> Kept:
         capacity=fleet.ROOM,
     )
     root = ground.directory / "nodes" / name
-    client = _client(ground.app, f"system:node:{name}", _NODES)
+    client = client_inside(ground.app, f"system:node:{name}", _NODES)
     claims = minds_claims(ground.gates)
     choices = NodeChoices(facts, root, FakeRuntime(), drivers=Given(*lines), claims=claims, log=ground.log)
 
@@ -162,7 +159,3 @@ def simulated(ground: Ground, number: int) -> Kept:
         return Agent(client, choices)
 
     return Kept(name, make, ground.log, node=name)
-
-
-def _client(app: App, user: str, *groups: str) -> Client:
-    return Client(Inside(app, user, (*groups, AUTHENTICATED)), Habits(manager=user.replace(":", "-")))

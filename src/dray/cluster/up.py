@@ -17,20 +17,18 @@ from pathlib import Path
 from typing import Final
 
 from dray.api.core import Node
-from dray.client.caller import Habits
 from dray.client.changes import MergePatch
 from dray.client.client import Client
 from dray.cluster import fleet
 from dray.cluster.attendant import Attendant
 from dray.cluster.components import Component, controllers, scheduler
 from dray.cluster.control import ServerOptions, Started, serving, spare_the_lasting, stopped_by_signals
-from dray.cluster.inside import Inside
+from dray.cluster.inside import client_inside
 from dray.cluster.kept import ByNode, Kept
 from dray.cluster.machines import Ground, machine, simulated
 from dray.cluster.narration import Narrator
 from dray.gates import GateSet
-from dray.server.asgi import App
-from dray.server.call import AUTHENTICATED, MASTERS
+from dray.server.call import MASTERS
 
 SCHEDULER: Final = "dray:scheduler"
 CONTROLLER: Final = "dray:controller"
@@ -82,7 +80,7 @@ class Up:
 async def running(options: UpOptions, stop: asyncio.Event | None = None) -> AsyncIterator[Up]:
     """A cluster that works while the block lasts; what takes long at its start ends early with `stop`."""
     async with serving(options.server) as started:
-        builder = _client(started.app, BUILDER, MASTERS)
+        builder = client_inside(started.app, BUILDER, MASTERS)
         await _prepared(builder, options, stop)
         services = _services(started, builder, options)
         for service in services:
@@ -103,8 +101,8 @@ def _services(started: Started, builder: Client, options: UpOptions) -> tuple[Ke
     chosen = (options.runtime, options.rootfs, options.gates)
     ground = Ground(app, options.server.directory, started.authority, log, *chosen)
     services = [
-        Kept("scheduler", lambda: scheduler(_client(app, SCHEDULER), options.scheduler), log),
-        Kept("controllers", lambda: controllers(_client(app, CONTROLLER), options.controller), log),
+        Kept("scheduler", lambda: scheduler(client_inside(app, SCHEDULER), options.scheduler), log),
+        Kept("controllers", lambda: controllers(client_inside(app, CONTROLLER), options.controller), log),
         Kept("attendant", lambda: Attendant(builder), log),
     ]
     for number in range(options.nodes):
@@ -133,7 +131,7 @@ async def up(options: UpOptions, told: Callable[[Up], None], narrate: Callable[[
         if await _ready(cluster, stop):
             spare_the_lasting()
             told(cluster)
-        client = _client(cluster.server.app, BUILDER, MASTERS)
+        client = client_inside(cluster.server.app, BUILDER, MASTERS)
         narration = Kept("narrator", lambda: Narrator(client, narrate), options.server.log)
         async with asyncio.TaskGroup() as tasks:
             telling = tasks.create_task(narration.run())
@@ -148,7 +146,3 @@ async def _ready(cluster: Up, stop: asyncio.Event) -> bool:
     for task in waiting:
         task.cancel()
     return not stop.is_set()
-
-
-def _client(app: App, user: str, *groups: str) -> Client:
-    return Client(Inside(app, user, (*groups, AUTHENTICATED)), Habits(manager=user.replace(":", "-")))
