@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from dray.cli.door import NO, YES
+from dray.cli.options import output_option
 from dray.cli.report import clean
 from dray.cli.servers import done, reached, server_options
 from dray.errors import InputError
@@ -29,14 +30,7 @@ SHOWN = 50
 )
 @server_options
 @click.option("--repair", is_flag=True, help="Write the rows that differ anew.")
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-    help="Text for people or json for machines.",
-)
+@output_option
 def command(store: str, kubeconfig: str, context: str, repair: bool, output: str) -> int:
     """Compare the device ledger with what claims and preparations say, row by row.
 

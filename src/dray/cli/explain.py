@@ -19,7 +19,7 @@ from dray.cli.clusters import (
 )
 from dray.cli.door import NO, YES
 from dray.cli.explain_page import Options, painted, print_pages
-from dray.cli.options import color_option, gates_option
+from dray.cli.options import color_option, gates_option, output_option
 from dray.cli.report import clean
 from dray.cli.servers import Server, server_options
 from dray.errors import AllocationFault
@@ -38,14 +38,7 @@ from dray.sim.placing import Limits, NotPlaced, Outcome, place
 @click.option("-n", "--namespace", metavar="NAME", help="The namespace of the pod or claim.")
 @click.option("--node", metavar="NAME", help="Explain this node only.")
 @click.option("--alone", is_flag=True, help="As if nothing else were waiting.")
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-    help="Text for people or json for machines.",
-)
+@output_option
 @gates_option
 @color_option
 def command(paths: tuple[str, ...], words: tuple[str, ...], **chosen: Any) -> int:

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from dray.cli.options import gates_option
+from dray.cli.options import gates_option, output_option
 from dray.gates import GateSet
 from dray.manifests import as_json
 
@@ -21,14 +21,7 @@ _NARROW = 150
 
 @click.command("gates")
 @gates_option
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-    help="Text for people or json for machines.",
-)
+@output_option
 def command(gates: GateSet, output: str) -> int:
     """Show the feature gates: stage, default, how they stand now, what they require."""
     if output == "json":

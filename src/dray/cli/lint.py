@@ -14,7 +14,7 @@ import click
 
 from dray.cli import files, report
 from dray.cli.door import BROKEN, NO, YES
-from dray.cli.options import color_option, gates_option, wants_color
+from dray.cli.options import color_option, gates_option, output_option, wants_color
 from dray.clock import SystemClock, timestamp
 from dray.gates import GateSet
 from dray.lint import Facts, Finding, Severity, crosscheck, inspect, settled
@@ -28,14 +28,7 @@ _MANY = 100
 
 @click.command("lint")
 @click.argument("paths", nargs=-1, metavar="[FILES|FOLDERS|-]...")
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-    help="Text for people or json for machines.",
-)
+@output_option
 @gates_option
 @click.option(
     "--complete", is_flag=True, help="The manifests are all there is: what they do not define is missing."

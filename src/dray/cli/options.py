@@ -39,6 +39,18 @@ def gates_option(command: F) -> F:
     )(command)
 
 
+def output_option(command: F) -> F:
+    """`--output`, for commands that tell people or machines."""
+    return click.option(
+        "-o",
+        "--output",
+        type=click.Choice(["text", "json"]),
+        default="text",
+        show_default=True,
+        help="Text for people or json for machines.",
+    )(command)
+
+
 def color_option(command: F) -> F:
     """`--color`."""
     return click.option(

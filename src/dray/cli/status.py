@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dray.cli.door import YES
+from dray.cli.options import output_option
 from dray.cli.report import flat
 from dray.cli.servers import reached, server_options
 from dray.cli.tables import table
@@ -28,14 +29,7 @@ _SHORTEST = 48
 @click.option(
     "-w", "--watch", is_flag=True, help="Show it again whenever something has changed, until Ctrl-C."
 )
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-    help="Text for people or json for machines.",
-)
+@output_option
 def command(kubeconfig: str, context: str, watch: bool, output: str) -> int:
     """Show the nodes of a cluster with their pods and devices, and the pods that wait.
 

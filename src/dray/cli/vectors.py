@@ -14,6 +14,7 @@ from dray.api.jsontext import read_json
 from dray.cli import files
 from dray.cli.clusters import say
 from dray.cli.door import NO, YES
+from dray.cli.options import output_option
 from dray.cli.progress import progress
 from dray.cli.report import clean
 from dray.errors import DecodeError, InputError
@@ -34,14 +35,7 @@ def command() -> None:
 @click.argument("paths", nargs=-1, required=True, metavar="FILE|FOLDER...")
 @click.option("--known", metavar="FILE", help="A list of differences that are meant to be, with reasons.")
 @click.option("-v", "--verbose", is_flag=True, help="Show both answers wherever they differ.")
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-    help="Text for people or json for machines.",
-)
+@output_option
 def run_vectors(paths: tuple[str, ...], known: str | None, verbose: bool, output: str) -> int:
     """Run vectors: files with one question each (.json) or one on each line (.jsonl), or folders of them.
 

@@ -11,7 +11,7 @@ from dray.allocator.admit import Admission
 from dray.allocator.wants import named
 from dray.cli.clusters import bundle_of, files_option, say
 from dray.cli.door import NO, YES
-from dray.cli.options import gates_option
+from dray.cli.options import gates_option, output_option
 from dray.cli.report import clean
 from dray.gates import GateSet
 from dray.manifests import as_json
@@ -21,14 +21,7 @@ from dray.sim.audit import Audited, audit
 @click.command("verify")
 @files_option
 @click.argument("more", nargs=-1, metavar="[FILES]...")
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-    help="Text for people or json for machines.",
-)
+@output_option
 @gates_option
 def command(paths: tuple[str, ...], more: tuple[str, ...], output: str, gates: GateSet) -> int:
     """Check the allocations that claims have: devices exist, match and are held once, amounts add up.

@@ -21,23 +21,11 @@ from dray.node import agent
 from dray.node.answers import Ready
 from dray.node.claims import Claims, OfficeChoices
 from dray.node.runtime.process import ProcessRuntime
+from tests.contract.deaths import POINTS as IN_THE_OFFICE
 from tests.faults.agents.driver import NODE
 
 POINTS = (
-    "preparing recorded, not kept",
-    "preparing recorded, kept",
-    "preparing announced",
-    "driver prepared",
-    "preparing answered, not kept",
-    "preparing answered, kept",
-    "unpreparing recorded, not kept",
-    "unpreparing recorded, kept",
-    "driver unprepared",
-    "unpreparing answered, not kept",
-    "unpreparing answered, kept",
-    "announcement withdrawn",
-    "let go, not kept",
-    "let go, kept",
+    *IN_THE_OFFICE,
     "awakened, not kept",
     "awakened, kept",
     "container started",

@@ -14,25 +14,9 @@ from dray.durable import Newer, StateFile
 from dray.node.answers import Ready
 from dray.node.record import Stage
 from tests.contract.controlled import by_template, pod, template
+from tests.contract.deaths import POINTS
 from tests.contract.documents import claim, owner
 from tests.contract.offices import NIC, NODE, POD, Died, Site, result, site
-
-POINTS = (
-    "preparing recorded, not kept",
-    "preparing recorded, kept",
-    "preparing announced",
-    "driver prepared",
-    "preparing answered, not kept",
-    "preparing answered, kept",
-    "unpreparing recorded, not kept",
-    "unpreparing recorded, kept",
-    "driver unprepared",
-    "unpreparing answered, not kept",
-    "unpreparing answered, kept",
-    "announcement withdrawn",
-    "let go, not kept",
-    "let go, kept",
-)
 
 
 async def life(here: Site, one: Pod) -> None:

@@ -261,6 +261,33 @@ _NOTHING: Final[dict[str, Any]] = {
 }
 
 
+class KeptContainers:
+    """What every runtime does alike whose containers have a keeper: all but to start them."""
+
+    def __init__(self, directory: Path, clock: Clock | None = None) -> None:
+        self._keepers = Keepers(directory, clock)
+
+    async def wait(self, container: ContainerId) -> Exit:
+        """How a container ended, as soon as it did."""
+        return await self._keepers.wait(container)
+
+    async def stop(self, container: ContainerId, grace_seconds: float) -> None:
+        """Ask a container's first process to end, and end all of it after a time."""
+        await self._keepers.stop(container, grace_seconds)
+
+    async def running(self) -> tuple[Found, ...]:
+        """Every container that was started and not removed."""
+        return await self._keepers.running()
+
+    async def remove(self, container: ContainerId) -> None:
+        """Forget a container."""
+        await self._keepers.remove(container)
+
+    async def close(self) -> None:
+        """Let go of what this agent holds; containers go on."""
+        self._keepers.close()
+
+
 def _private(path: Path, content: bytes) -> None:
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     with os.fdopen(descriptor, "wb") as file:

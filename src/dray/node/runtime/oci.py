@@ -23,9 +23,9 @@ import msgspec
 
 from dray.clock import Clock
 from dray.errors import DrayError
-from dray.node.runtime.base import ContainerId, Exit, Found, Launch, NotStarted, Started
+from dray.node.runtime.base import Launch, NotStarted, Started
 from dray.node.runtime.bundle import Node, NoDevice, Root, configuration
-from dray.node.runtime.keeping import Keepers, errand
+from dray.node.runtime.keeping import KeptContainers, errand
 
 KNOWN: Final = ("runc", "crun")
 _LIKE_A_ROOT: Final = ("bin", "usr", "etc")
@@ -48,7 +48,7 @@ def find_runtime(program: str = "") -> Path:
     raise NoRuntime(f"no OCI runtime: {looked} is not on the PATH; install one, or use the process runtime")
 
 
-class OciRuntime:
+class OciRuntime(KeptContainers):
     """Runs containers with an OCI runtime; everything about them is kept in one directory."""
 
     name: Final = "oci"
@@ -56,7 +56,7 @@ class OciRuntime:
     def __init__(self, directory: Path, rootfs: Path, program: Path, clock: Clock | None = None) -> None:
         if not rootfs.is_dir():
             raise NoRuntime(f"`{rootfs}` is no directory; expected the files that containers see")
-        self._keepers = Keepers(directory, clock)
+        super().__init__(directory, clock)
         self._states = directory / ".runtime"
         self._rootfs = rootfs.resolve()
         self._program = program
@@ -84,26 +84,6 @@ class OciRuntime:
             shutil.rmtree(home, ignore_errors=True)
             return NotStarted("CreateContainerError", str(failed))
         return await self._keepers.start(launch, orders)
-
-    async def wait(self, container: ContainerId) -> Exit:
-        """How a container ended, as soon as it did."""
-        return await self._keepers.wait(container)
-
-    async def stop(self, container: ContainerId, grace_seconds: float) -> None:
-        """Ask a container's first process to end, and end all of it after a time."""
-        await self._keepers.stop(container, grace_seconds)
-
-    async def running(self) -> tuple[Found, ...]:
-        """Every container that was started and not removed."""
-        return await self._keepers.running()
-
-    async def remove(self, container: ContainerId) -> None:
-        """Forget a container."""
-        await self._keepers.remove(container)
-
-    async def close(self) -> None:
-        """Let go of what this agent holds; containers go on."""
-        self._keepers.close()
 
     def _root_of(self, image: str) -> Path | None:
         own = self._rootfs / safe_name(image)

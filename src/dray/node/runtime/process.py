@@ -19,20 +19,20 @@ from typing import Any, Final
 import msgspec
 
 from dray.clock import Clock
-from dray.node.runtime.base import ContainerId, Exit, Found, Launch, NotStarted, Started
-from dray.node.runtime.keeping import Keepers
+from dray.node.runtime.base import Launch, NotStarted, Started
+from dray.node.runtime.keeping import KeptContainers
 from dray.wire.cdi import Hook
 
 PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
-class ProcessRuntime:
+class ProcessRuntime(KeptContainers):
     """Runs containers as processes; everything about them is kept in one directory."""
 
     name: Final = "process"
 
     def __init__(self, directory: Path, clock: Clock | None = None) -> None:
-        self._keepers = Keepers(directory, clock)
+        super().__init__(directory, clock)
 
     async def start(self, launch: Launch) -> Started | NotStarted:
         """Start the container's command."""
@@ -49,26 +49,6 @@ class ProcessRuntime:
             return NotStarted("CreateContainerError", f"cannot prepare `{home}`: {failed}")
         answer = await self._keepers.start(launch, orders)
         return Started(answer.id, _notes(launch)) if isinstance(answer, Started) else answer
-
-    async def wait(self, container: ContainerId) -> Exit:
-        """How a container ended, as soon as it did."""
-        return await self._keepers.wait(container)
-
-    async def stop(self, container: ContainerId, grace_seconds: float) -> None:
-        """Ask a container's first process to end, and end all of it after a time."""
-        await self._keepers.stop(container, grace_seconds)
-
-    async def running(self) -> tuple[Found, ...]:
-        """Every container that was started and not removed."""
-        return await self._keepers.running()
-
-    async def remove(self, container: ContainerId) -> None:
-        """Forget a container."""
-        await self._keepers.remove(container)
-
-    async def close(self) -> None:
-        """Let go of what this agent holds; containers go on."""
-        self._keepers.close()
 
 
 def _refused(launch: Launch) -> NotStarted | None:
