@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import random
+import signal
 import sys
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -211,10 +212,9 @@ class Campaign:
         try:
             await asyncio.wait_for(process.wait(), 1.5 + self._chance.random() * 3)
         except TimeoutError:
-            process.kill()
-            await process.wait()
-            return True
-        return False
+            with suppress(ProcessLookupError):  # it ended by itself just now
+                process.kill()
+        return await process.wait() == -signal.SIGKILL
 
     async def _farewell(self, api: Api) -> set[str]:
         """Something that comes and goes after everything else, on both watches."""

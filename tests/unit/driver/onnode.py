@@ -7,7 +7,7 @@ import json
 import shutil
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -125,7 +125,11 @@ class Node:
         """The CDI files, by name."""
         if not self.choices.cdi.is_dir():
             return {}
-        return {each.name: json.loads(each.read_text()) for each in sorted(self.choices.cdi.iterdir())}
+        found = {}
+        for each in sorted(self.choices.cdi.iterdir()):
+            with suppress(FileNotFoundError):  # it went while we looked
+                found[each.name] = json.loads(each.read_text())
+        return found
 
     @property
     def state(self) -> Path:
