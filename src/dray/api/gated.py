@@ -120,9 +120,13 @@ class Kept:
 
 def closed_by(kind: Kind, gates: GateSet) -> str | None:
     """The gate that keeps a whole kind from being served; None when it is served."""
+    return next((gate for gate in gates_before(kind) if not gates.enabled(gate)), None)
+
+
+def gates_before(kind: Kind) -> tuple[str, ...]:
+    """The gates that must be on for a kind to be served at all."""
     group = _WHOLE_GROUPS.get(kind.group)
-    wanted = (*((group,) if group else ()), *_WHOLE_KINDS.get(kind.qualified_name, ()))
-    return next((gate for gate in wanted if not gates.enabled(gate)), None)
+    return (*((group,) if group else ()), *_WHOLE_KINDS.get(kind.qualified_name, ()))
 
 
 def drop_disabled(kind: Kind, new: Any, old: Any | None, gates: GateSet) -> Kept:

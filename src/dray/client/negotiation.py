@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 
+from dray.api.gated import gates_before
 from dray.api.jsontext import read_json
 from dray.api.kinds import Kind
 from dray.client.caller import Caller
@@ -49,7 +50,7 @@ class Served:
         versions = ", ".join(f"`{kind.api_version(version)}`" for version in kind.versions)
         raise NotServed(
             f"the server at `{self._caller.transport.address}` serves {kind.plural} in none of {versions}; "
-            "expected Kubernetes 1.32 or newer with dynamic resource allocation switched on"
+            f"{_what_helps(kind)}"
         )
 
     async def _serves(self, kind: Kind, version: str) -> bool:
@@ -61,3 +62,8 @@ class Served:
         document = read_json(reply.body)
         resources = document.get("resources") if isinstance(document, dict) else None
         return any(isinstance(row, dict) and row.get("name") == kind.plural for row in resources or ())
+
+
+def _what_helps(kind: Kind) -> str:
+    gates = " and ".join(f"`{gate}`" for gate in gates_before(kind))
+    return f"expected Kubernetes 1.32 or newer, or dray, with feature gate {gates} on"

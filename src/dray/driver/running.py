@@ -31,7 +31,7 @@ from dray.driver.status import Statuses
 from dray.driver.work import Tools, Work
 from dray.durable import boot_id
 from dray.errors import DrayError, InputError
-from dray.telemetry.logs import Log, silent
+from dray.telemetry.logs import Complaints, Level, Log, silent
 from dray.telemetry.metrics import Metrics
 from dray.values.names import driver_name
 from dray.wire.sockets import claim_directory
@@ -74,6 +74,7 @@ class Kit:
         self.ready = asyncio.Event()
         self.metrics = Metrics(m.MEASURES)
         self._log, self._clock = choices.log, client.habits.tempo.clock
+        self._complaints = Complaints(choices.log)
         self._author = Author(driver)
         self._changed = asyncio.Event()
         self._health: Healthiness | None = None
@@ -186,9 +187,8 @@ class Kit:
                 await work.reconcile()
                 return
             except TROUBLE as failed:
-                self._log.warning(
-                    "cannot tell yet whether claims are gone", driver=self.driver.name, error=failed
-                )
+                what = "cannot tell yet whether claims are gone"
+                self._complaints.say("claims", Level.WARNING, what, driver=self.driver.name, error=failed)
             await backoff.wait()
 
     # --- publishing ---
@@ -197,16 +197,17 @@ class Kit:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(publisher.run())
             backoff = Backoff(self._client.habits.tempo, first=0.5, longest=60.0)
+            well = False
             while True:
                 self._changed.clear()
-                if await self._publish(publisher):
-                    if not self.ready.is_set():
+                before, well = well, await self._publish(publisher)
+                if well:
+                    if not before:
                         self._log.info("devices are published", driver=self.driver.name)
+                    self._complaints.over("devices")
                     self.ready.set()
                     backoff.reset()
-                    wait = self.driver.refresh_seconds
-                else:
-                    wait = backoff.next()
+                wait = self.driver.refresh_seconds if well else backoff.next()
                 with suppress(TimeoutError):
                     async with asyncio.timeout(wait):
                         await self._changed.wait()
@@ -217,15 +218,21 @@ class Kit:
             pools = pools_of(await self._devices(), self._choices.node)
             await publisher.publish(pools)
         except Exception as broken:  # the author's code may raise anything
-            if isinstance(broken, DrayError):
-                self._log.error(f"devices are not published: {broken}", driver=name)
-            else:
-                self._log.error("devices are not published", driver=name, error=broken)
+            self._complain(broken)
             self.metrics.count(m.PUBLISHED, name, "error")
             return False
         self.metrics.count(m.PUBLISHED, name, "ok")
         self.metrics.set(m.DEVICES, sum(len(pool.devices) for pool in pools), name)
         return True
+
+    def _complain(self, broken: Exception) -> None:
+        """Say why devices are not published; what only a person can change, only when it is news."""
+        what, name = "devices are not published", self.driver.name
+        if isinstance(broken, DrayError):
+            why = f"{what}: {broken}; it is tried again from time to time, without another word"
+            self._complaints.say("devices", Level.ERROR, why, driver=name)
+        else:
+            self._log.error(what, driver=name, error=broken)
 
     async def _devices(self) -> list[Any]:
         """What the author tells; nobody else would say that it takes for ever."""

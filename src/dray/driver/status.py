@@ -23,7 +23,7 @@ from dray.client.tempo import Backoff
 from dray.driver.allocated import Refused
 from dray.driver.base import DeviceStatus
 from dray.driver.kept import Entry
-from dray.telemetry.logs import Log
+from dray.telemetry.logs import Complaints, Level, Log
 
 MOST_DATA: Final = 10 * 1024
 _MANAGER_BYTES: Final = 128
@@ -66,7 +66,7 @@ class Statuses:
         self._client = client
         self._driver = driver
         self._manager = shortened(f"{driver}/{node}", _MANAGER_BYTES)
-        self._log = log
+        self._complaints = Complaints(log)
         self._waiting: dict[str, Entry] = {}
         self._wake = asyncio.Event()
 
@@ -79,6 +79,7 @@ class Statuses:
     def forget(self, uid: str) -> None:
         """A claim was given back: what waits for it is not written any more."""
         self._waiting.pop(uid, None)
+        self._complaints.over(uid)
 
     async def run(self) -> None:
         """Write what was noted, until cancelled."""
@@ -104,7 +105,9 @@ class Statuses:
             return True  # the claim is gone, or another one has its name
         except TROUBLE as failed:
             lasting = isinstance(failed, ApiError) and not isinstance(failed, _LATER)
-            self._log.warning(
+            self._complaints.say(
+                entry.uid,
+                Level.WARNING,
                 "cannot write the status of devices",
                 driver=self._driver,
                 claim=entry.label,
@@ -112,6 +115,7 @@ class Statuses:
                 error=failed,
             )
             return lasting
+        self._complaints.over(entry.uid)
         return True
 
     def _document(self, entry: Entry) -> Mapping[str, Any]:

@@ -102,6 +102,27 @@ class Log:
         return 0 if count.times <= REPEATS else None
 
 
+class Complaints:
+    """What stands in the way: said when it comes up or becomes another, and only for the curious meanwhile.
+
+    For what is looked at again and again and may stay as it is for days, because only a person can change it.
+    """
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self._said: dict[str, tuple[str, Mapping[str, Any]]] = {}
+
+    def say(self, about: str, level: Level, message: str, **fields: Any) -> None:
+        """Say what is the case with something."""
+        said = (message, _shown(fields))
+        self._log.say(Level.DEBUG if self._said.get(about) == said else level, message, fields)
+        self._said[about] = said
+
+    def over(self, about: str) -> bool:
+        """Nothing is the case any more; whether something was."""
+        return self._said.pop(about, None) is not None
+
+
 def silent() -> Log:
     """A log that nobody reads."""
     return Log(lambda _line: True, SystemClock())

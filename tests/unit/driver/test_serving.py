@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
@@ -12,9 +13,10 @@ import pytest
 from dray.client.client import Client
 from dray.driver import DeviceState, Driver, Kit, Pool, Reach, device
 from dray.driver import metrics as m
+from dray.gates import GATES, GateSet
 from dray.wire.services import HEALTH_V1, HEALTH_V1ALPHA1, HEALTH_V1BETA1, Service, Stub
 from tests.unit.driver.onnode import DRIVER, NODE, Gpu, Line, on_node
-from tests.unit.driver.served import until
+from tests.unit.driver.served import served, until
 
 LIMIT = 20.0
 
@@ -177,6 +179,29 @@ def test_an_author_who_raises_is_told_and_asked_again() -> None:
                 gpu.broken = False
                 gpu.changed()
                 await until(node.served.devices, lambda names: names == ["gpu-0"])
+
+    asyncio.run(scene())
+
+
+def test_a_server_without_the_api_is_told_once_and_looked_at_until_it_has_it() -> None:
+    async def scene() -> None:
+        without = GateSet.default().changed(dict.fromkeys(GATES, False))
+        async with on_node(without) as node, served() as other:
+            gpu = Gpu()
+            async with asyncio.timeout(LIMIT), node.running(gpu, until_published=False) as line:
+                tried = re.escape(f'dray_driver_publications_total{{driver="{DRIVER}",result="error"}}')
+                while not re.search(f"{tried} [3-9]", line.kit.metrics.render().decode()):
+                    gpu.changed()
+                    await asyncio.sleep(0.01)
+                (said,) = [each for each in node.lines if "ERROR" in each]
+                assert "devices are not published: " in said
+                assert "serves resourceslices in none of `resource.k8s.io/v1`, " in said
+                assert "with feature gate `DynamicResourceAllocation` on" in said
+                assert not line.kit.ready.is_set()
+                node.way.inner = other.way().inner
+                gpu.changed()
+                await until(other.devices, lambda names: len(names) == 4)
+                await until(lambda: _now(node.said.count("devices are published") == 1))
 
     asyncio.run(scene())
 

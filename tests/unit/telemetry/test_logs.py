@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from dray.clock import ManualClock
 from dray.errors import InputError
 from dray.telemetry import logs
-from dray.telemetry.logs import Level, Log, adopt, to_descriptor
+from dray.telemetry.logs import Complaints, Level, Log, adopt, to_descriptor
 from dray.telemetry.redaction import plain
 
 TOKEN = "eyJhbGciOiJSUzI1NiIsImtpZCI6IngifQ.eyJzdWIiOiJqYW5lIn0.c2lnbmF0dXJl-_x"
@@ -119,6 +119,30 @@ def test_a_message_that_comes_again_and_again_is_counted():
     clock.advance(logs.PERIOD_SECONDS)
     log.warning("The disk is slow", number=100)
     assert lines[-1].endswith("number=100 repeated=90\n")
+
+
+def test_a_complaint_is_heard_once_until_it_is_another_or_over():
+    log, lines, _ = made()
+    complaints = Complaints(log)
+    for about, why in (
+        ("a", "full"),
+        ("a", "full"),
+        ("b", "full"),
+        ("a", "gone"),
+        ("a", "gone"),
+        ("a", "full"),
+    ):
+        complaints.say(about, Level.ERROR, "No luck", of=about, error=InputError(why))
+    assert [line.split("of=")[1].split()[0] + line.split()[-1][:-1] for line in lines] == [
+        "afull",
+        "bfull",
+        "agone",
+        "afull",
+    ]
+    assert complaints.over("a")
+    assert not complaints.over("a")
+    complaints.say("a", Level.ERROR, "No luck", of="a", error=InputError("full"))
+    assert len(lines) == 5
 
 
 def test_only_so_many_messages_are_remembered(monkeypatch):
