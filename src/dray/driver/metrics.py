@@ -15,6 +15,9 @@ CALL_SECONDS: Final = "dray_driver_claim_seconds"
 HELD: Final = "dray_driver_held_claims"
 DEVICES: Final = "dray_driver_devices"
 PUBLISHED: Final = "dray_driver_publications_total"
+WRITES: Final = "dray_driver_slice_writes_total"
+HEALED: Final = "dray_driver_slices_healed_total"
+FAILURES: Final = "dray_driver_publishing_failures_total"
 REGISTERED: Final = "dray_driver_registered"
 UNHEALTHY: Final = "dray_driver_unhealthy_devices"
 
@@ -37,6 +40,14 @@ MEASURES: Final = numbers.table(
     Measure(HELD, Sort.GAUGE, "Claims that this driver holds, by their stage", ("driver", "stage")),
     Measure(DEVICES, Sort.GAUGE, "Devices that the driver told last", ("driver",)),
     Measure(PUBLISHED, Sort.COUNTER, "Publications of the pools, by how they ended", ("driver", "result")),
+    Measure(WRITES, Sort.COUNTER, "Slices written, by how (create, update, delete)", ("driver", "operation")),
+    Measure(HEALED, Sort.COUNTER, "Slices written to put right what somebody else had done", ("driver",)),
+    Measure(
+        FAILURES,
+        Sort.COUNTER,
+        "Attempts to publish that failed and were made again: the server was away, or somebody was faster",
+        ("driver",),
+    ),
     Measure(REGISTERED, Sort.GAUGE, "Whether the agent has registered this driver", ("driver",)),
     Measure(UNHEALTHY, Sort.GAUGE, "Devices that the driver told to be unhealthy", ("driver",)),
 )

@@ -98,10 +98,18 @@ class Outcome:
 class Tally:
     """What a publisher has done, for metrics."""
 
-    published: int = 0
-    writes: int = 0
+    created: int = 0
+    updated: int = 0
+    deleted: int = 0
     healed: int = 0
+    """How many of these writes were to put right what somebody else had done."""
     failures: int = 0
+    """Attempts that failed and were made again."""
+
+    def add(self, outcome: Outcome) -> None:
+        self.created += outcome.created
+        self.updated += outcome.updated
+        self.deleted += outcome.deleted
 
 
 class Publisher:
@@ -141,7 +149,6 @@ class Publisher:
         async with self._lock:
             outcome = await self._until_settled(offers, force)
             self._told, self._superseded = offers, False
-            self.tally.published += 1
         return outcome
 
     async def withdraw(self) -> None:
@@ -153,6 +160,7 @@ class Publisher:
                 try:
                     mine = [each for each in await self._slices.standing() if self._is_mine(each)]
                     await self._slices.delete(mine)
+                    self.tally.add(Outcome(deleted=len(mine)))
                     self._left.clear()
                     return
                 except _LASTING:
@@ -278,7 +286,7 @@ class Publisher:
             sum(len(each.deletes) for each in plans),
             self._gone,
         )
-        self.tally.writes += outcome.writes
+        self.tally.add(outcome)
         return outcome
 
     async def _refuses_our_taint(self, plans: Sequence[Plan]) -> bool:

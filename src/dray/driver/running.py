@@ -25,7 +25,7 @@ from dray.driver.cdifiles import CdiFiles
 from dray.driver.devices import pools_of
 from dray.driver.healthy import Healthiness
 from dray.driver.prepared import Book, Passing, unwatched
-from dray.driver.publish import Publisher, Ways
+from dray.driver.publish import Publisher, Tally, Ways
 from dray.driver.serve import STOPPING_SECONDS, Registration, handlers, serving, sockets_of
 from dray.driver.status import Statuses
 from dray.driver.work import Tools, Work
@@ -194,6 +194,7 @@ class Kit:
     # --- publishing ---
 
     async def _publishing(self, publisher: Publisher) -> None:
+        self._ask_written(publisher.tally)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(publisher.run())
             backoff = Backoff(self._client.habits.tempo, first=0.5, longest=60.0)
@@ -257,6 +258,17 @@ class Kit:
 
         self.metrics.ask(m.HELD, held)
         self.metrics.ask(m.REGISTERED, registered)
+
+    def _ask_written(self, tally: Tally) -> None:
+        name = self.driver.name
+
+        def writes() -> Iterable[tuple[tuple[str, ...], float]]:
+            counts = {"create": tally.created, "update": tally.updated, "delete": tally.deleted}
+            return [((name, operation), float(count)) for operation, count in counts.items()]
+
+        self.metrics.ask(m.WRITES, writes)
+        self.metrics.ask(m.HEALED, lambda: [((name,), float(tally.healed))])
+        self.metrics.ask(m.FAILURES, lambda: [((name,), float(tally.failures))])
 
 
 def _judge_name(driver: Driver) -> None:

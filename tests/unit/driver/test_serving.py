@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from dray.api.resource import ResourceSlice
 from dray.client.client import Client
 from dray.driver import DeviceState, Driver, Kit, Pool, Reach, device
 from dray.driver import metrics as m
@@ -310,6 +311,27 @@ def test_calls_are_counted_and_timed() -> None:
             )
             assert f'dray_driver_claim_seconds_count{{driver="{DRIVER}",method="prepare"}} 2.0' in text
             assert f'dray_driver_held_claims{{driver="{DRIVER}",stage="prepared"}} 1.0' in text
+
+    asyncio.run(scene())
+
+
+def test_what_is_written_to_keep_devices_published_is_counted() -> None:
+    async def scene() -> None:
+        async with on_node() as node, node.running() as line:
+
+            def tells(name: str, value: int, **labels: str) -> bool:
+                told = ",".join(f'{key}="{word}"' for key, word in ({"driver": DRIVER} | labels).items())
+                return f"{name}{{{told}}} {value}.0\n" in line.kit.metrics.render().decode()
+
+            assert tells(m.WRITES, 1, operation="create")
+            assert tells(m.HEALED, 0)
+            (slice_,) = await node.served.slices()
+            await node.served.admin.delete(ResourceSlice, slice_.metadata.name)
+            await until(lambda: _now(tells(m.HEALED, 1)))
+            assert tells(m.WRITES, 2, operation="create")
+            assert tells(m.WRITES, 0, operation="update")
+            assert tells(m.WRITES, 0, operation="delete")
+            assert tells(m.FAILURES, 0)
 
     asyncio.run(scene())
 
