@@ -21,6 +21,7 @@ from dray.clock import SystemClock
 from dray.gates import GateSet
 from dray.server.apiserver import ApiServer, Choices
 from dray.server.asgi import App
+from dray.server.limits import Limits
 from dray.store import Store
 from dray.store.memory import MemoryStore
 from dray.telemetry.logs import Log
@@ -211,7 +212,9 @@ def keys() -> Path:
 
 
 @asynccontextmanager
-async def serving(store: Store | None = None, gates: GateSet | None = None) -> AsyncIterator[Api]:
+async def serving(
+    store: Store | None = None, gates: GateSet | None = None, limits: Limits | None = None
+) -> AsyncIterator[Api]:
     """A server with an administrator who asks it; a store that is given stays open.
 
     A fault inside the server fails the test, whatever its client was told.
@@ -229,6 +232,7 @@ async def serving(store: Store | None = None, gates: GateSet | None = None) -> A
             keys(),
             Path(folder) / "audit.log",
             Log(took, SystemClock()),
+            limits=limits or Limits(),
         )
         try:
             async with ApiServer(kept, choices).running() as app:

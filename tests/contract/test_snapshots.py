@@ -7,11 +7,13 @@ import itertools
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
-from dray.store import Delete, Put, Store, open_store
+from dray.store import Delete, Entry, Put, Store, open_store
 from dray.store.errors import Compacted, Damaged, InUse, OpenError, OutcomeUnknown
 from dray.store.snapshots import backup, restore
+from dray.store.sqlite.backup import AHEAD
 from tests.contract.backends import Backend
 
 
@@ -24,6 +26,13 @@ async def fill(store: Store) -> None:
 
 def values(entries) -> dict[bytes, bytes]:
     return {entry.key: entry.value for entry in entries}
+
+
+def later(entry: Entry) -> Entry:
+    """An entry as a restored file has it: the same, under numbers that nobody has seen."""
+    return msgspec.structs.replace(
+        entry, create_revision=entry.create_revision + AHEAD, mod_revision=entry.mod_revision + AHEAD
+    )
 
 
 async def test_a_backup_under_load_is_one_state_and_comes_back_equal(backend: Backend, tmp_path: Path):
@@ -45,8 +54,8 @@ async def test_a_backup_under_load_is_one_state_and_comes_back_equal(backend: Ba
     resumed_at = await restore(tmp_path / "saved.db", str(tmp_path / "restored.db"))
     async with await open_store(str(tmp_path / "restored.db")) as restored:
         page = await restored.range(b"")
-        assert page.entries == truth
-        assert page.revision == resumed_at > saved_at
+        assert page.entries == tuple(later(entry) for entry in truth)
+        assert page.revision == resumed_at == saved_at + AHEAD
         with pytest.raises(Compacted):
             await restored.get(b"all", saved_at)
 
@@ -70,6 +79,26 @@ async def test_a_backup_comes_back_into_an_empty_etcd(etcd, tmp_path: Path):
     await restore(tmp_path / "saved.db", address, force=True)
     async with await open_store(address) as store:
         assert values((await store.range(b"")).entries) == truth
+
+
+async def test_what_a_restore_adds_is_the_newest_word_on_its_key(tmp_path: Path):
+    async with await open_store(str(tmp_path / "a.db")) as store:
+        await fill(store)
+        saved_at = await backup(store, tmp_path / "saved.db")
+        truth = values((await store.range(b"")).entries)
+    address = str(tmp_path / "restored.db")
+    added = {b"all": b"other", b"new": b"1"}
+    resumed_at = await restore(tmp_path / "saved.db", address, also=added)
+    async with await open_store(address) as restored:
+        page = await restored.range(b"")
+        assert values(page.entries) == truth | added
+        assert {entry.key for entry in page.entries if entry.mod_revision > saved_at + AHEAD} == {*added}
+        assert page.revision == resumed_at == saved_at + AHEAD + 1
+        written = await restored.txn([], [Put(b"k/1", b"later"), Delete(b"all")])
+        assert written.revision == resumed_at + 1
+    async with await open_store(address) as restored:
+        left = {key: value for key, value in truth.items() if key != b"all"}
+        assert values((await restored.range(b"")).entries) == left | {b"new": b"1", b"k/1": b"later"}
 
 
 async def some_backup(folder: Path) -> Path:

@@ -3,9 +3,10 @@
 Theory of operation: what a claim holds is known from three sides: the watch, the answers to our own writes,
 and promises of placements whose writes are on the way. They come in any order. Of the first two the higher
 version counts, so an older one never comes back; a claim whose deletion was seen is not brought back by a
-late answer. A promise counts only while the claim has no devices, and ends in the same step in which they
-appear: an allocation is always in exactly one of {promised, stored}. Several pods may build on one promise;
-it lasts until the last of them lets go.
+late answer, only by the watch, when the server itself has it again from an earlier copy. A promise counts
+only while the claim has no devices, and ends in the same step in which they appear: an allocation is always
+in exactly one of {promised, stored}. Several pods may build on one promise; it lasts until the last of them
+lets go.
 
 Rules for this file: nothing here waits. Every change that matters to usage is told to `changed`, once, with
 what counted before and what counts now.
@@ -69,6 +70,11 @@ class ClaimBook:
 
     def __iter__(self) -> Iterator[ResourceClaim]:
         return iter(self._counted.values())
+
+    def came(self, claim: ResourceClaim) -> None:
+        """A claim that the watch did not show before."""
+        self._gone.pop(claim.metadata.uid, None)
+        self.saw(claim)
 
     def saw(self, claim: ResourceClaim) -> None:
         """A claim as the watch or an answer tells it."""

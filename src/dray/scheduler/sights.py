@@ -84,13 +84,19 @@ class Sights:
         self._feed(self.slices, overlay.saw_slice, overlay.lost_slice)
         self._feed(self.classes, overlay.saw_class, overlay.lost_class)
         self._feed(self.rules, overlay.saw_rule, overlay.lost_rule)
-        self._feed(self.claims, self._saw_claim, self._lost_claim)
+        self._feed(self.claims, self._saw_claim, self._lost_claim, self._came_claim)
         self._feed(self.classic, lambda _claim: None, lambda _claim: None)
         self._feed(self.pods, self._saw_pod, self._lost_pod)
 
-    def _feed(self, informer: Informer[T], saw: Callable[[T], Any], lost: Callable[[T], Any]) -> None:
+    def _feed(
+        self,
+        informer: Informer[T],
+        saw: Callable[[T], Any],
+        lost: Callable[[T], Any],
+        came: Callable[[T], Any] | None = None,
+    ) -> None:
         def added(new: T) -> None:
-            saw(new)
+            (came or saw)(new)
             self._wake(None, new)
 
         def updated(old: T, new: T) -> None:
@@ -106,6 +112,10 @@ class Sights:
     def _wake(self, old: Any, new: Any) -> None:
         for signal in signals_of(old, new):
             self._queue.wake(signal)
+
+    def _came_claim(self, claim: ResourceClaim) -> None:
+        self._overlay.claims.came(claim)
+        self._binder.heard(claim)
 
     def _saw_claim(self, claim: ResourceClaim) -> None:
         self._overlay.claims.saw(claim)

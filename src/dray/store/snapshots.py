@@ -4,8 +4,8 @@ Theory of operation: a backup is a file of the format of the store in one file, 
 and it is verified before it gets its name. A store in one file copies itself; every other one is read page
 by page at one revision, entries keep their revisions and versions, and the past before is compacted away.
 
-Restoring into a file gives that store back as it was. Restoring into etcd gives the values back under an
-empty prefix, with revisions of that etcd: who remembers older ones reads again.
+Restoring into a file gives that store back with later revisions. Restoring into etcd gives the values back
+under an empty prefix, with revisions of that etcd: who remembers older ones reads again.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import asyncio
 import contextlib
 import sqlite3
 import tempfile
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from dray.store.address import open_store, sqlite_path
@@ -39,32 +39,36 @@ async def backup(store: Store, target: Path) -> int:
     return await asyncio.to_thread(_write, entries, revision, target)
 
 
-async def restore(source: Path, address: str, *, force: bool = False) -> int:
-    """Bring a backup back; returns the revision at which the store goes on.
+async def restore(
+    source: Path, address: str, *, force: bool = False, also: Mapping[bytes, bytes] = copies.NOTHING_ELSE
+) -> int:
+    """Bring a backup back, and with it what `also` has; returns the revision at which the store goes on.
 
     Nothing is overwritten without `force`, and nothing at all by a backup that is damaged.
     """
     path = sqlite_path(address)
     if path is not None:
-        return await asyncio.to_thread(copies.restore, source, path, force=force)
+        return await asyncio.to_thread(copies.restore, source, path, force=force, also=also)
     if address == "memory:":
         raise OpenError("`memory:` keeps nothing, so nothing can be restored to it; give a path or an etcd")
     entries = await asyncio.to_thread(_read, source)
     async with await open_store(address) as store:
         await _clear(store, address, force=force)
-        return await _put_all(store, entries, address)
+        # Before everything else: a restore that breaks off is known for one.
+        values = {**also, **{entry.key: entry.value for entry in entries if entry.key not in also}}
+        return await _put_all(store, values, address)
 
 
-async def _put_all(store: Store, entries: list[Entry], address: str) -> int:
+async def _put_all(store: Store, values: Mapping[bytes, bytes], address: str) -> int:
     revision, done = await store.revision(), 0
     try:
-        for writes in _helpings(Put(entry.key, entry.value) for entry in entries):
+        for writes in _helpings(Put(key, value) for key, value in values.items()):
             revision = (await store.txn([], writes)).revision
             done += len(writes)
     except StoreError as error:
         # Many transactions are not one: whoever looks now sees a part, and must be told.
         raise OpenError(
-            f"{done} of {len(entries)} keys are under `{address}`: {error}; restore again with `--force`"
+            f"{done} of {len(values)} keys are under `{address}`: {error}; restore again with `--force`"
         ) from error
     return revision
 

@@ -68,8 +68,8 @@ async def _digest_of(path: Path) -> str:
 
 
 def digest(entries: Iterable[Entry]) -> str:
-    """A digest of everything a client can see of the entries."""
+    """A digest of everything a client can see of the entries but their numbers, which go on elsewhere."""
     total = hashlib.sha256()
-    for entry in entries:
-        total.update(repr(entry).encode())
+    for entry in sorted(entries, key=lambda entry: (entry.mod_revision, entry.key)):
+        total.update(repr((entry.key, entry.value, entry.version)).encode())
     return total.hexdigest()

@@ -54,6 +54,16 @@ def test_what_is_gone_does_not_come_back() -> None:
     assert list(known) == []
 
 
+def test_what_the_watch_shows_again_was_restored() -> None:
+    known, _ = book()
+    known.came(at(1, BARE))
+    known.lost(at(1, BARE))
+    known.came(at(1_000_000_001, GIVEN))
+    assert counted(known) == ALLOCATION
+    known.saw(at(1_000_000_002, BARE))
+    assert counted(known) is None
+
+
 def test_another_claim_of_the_same_name_takes_its_place() -> None:
     known, told = book()
     known.saw(at(1, GIVEN))

@@ -4,6 +4,8 @@ Theory of operation: SQLite copies one unchanging state page by page while write
 like a file that is opened, made durable, and only then gets its name, so that a file with the name of a
 backup is a whole one. A restored store continues far ahead of the revision it was saved at, with everything
 before forgotten: a watcher that knew a later past must not take up a different one under the same numbers.
+What is in it moves as far ahead: whoever remembers a later version of something that was restored would take
+the older number for old news.
 """
 
 from __future__ import annotations
@@ -12,17 +14,28 @@ import contextlib
 import os
 import shutil
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-
-import msgspec
+from types import MappingProxyType
 
 from dray.store.errors import OpenError, WriteFailed
 from dray.store.sqlite.files import Lock, connect, explain, lay_out, recognise, sync_directory, verify
-from dray.store.sqlite.rows import Head, Row, read_head, write_head
+from dray.store.sqlite.rows import (
+    COLUMNS,
+    SUM_MASK,
+    Head,
+    Row,
+    checked,
+    checksum_of,
+    read_head,
+    row_id,
+    write_head,
+)
 
 AHEAD = 1_000_000_000
 """How many revisions a restored store leaves out; more than anybody wrote since the backup."""
+
+NOTHING_ELSE: Mapping[bytes, bytes] = MappingProxyType({})
 
 
 def save(source: sqlite3.Connection, target: Path) -> int:
@@ -42,15 +55,16 @@ def build(rows: Sequence[Row], head: Head, target: Path) -> int:
     def filled(new: sqlite3.Connection) -> None:
         lay_out(new, head)
         new.execute("BEGIN IMMEDIATE")
-        new.executemany("INSERT INTO history VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
-        new.executemany("INSERT INTO current VALUES (?, ?)", ((row[1], row[0]) for row in rows))
+        _insert(new, rows)
         new.execute("COMMIT")
 
     return _built(target, filled)
 
 
-def restore(source: Path, target: Path, *, ahead: int = AHEAD, force: bool = False) -> int:
-    """Make a store file from a backup; returns the revision it continues at.
+def restore(
+    source: Path, target: Path, *, force: bool = False, also: Mapping[bytes, bytes] = NOTHING_ELSE
+) -> int:
+    """Make a store file from a backup, with some values besides; returns the revision it continues at.
 
     A file that is there already stays as it is, unless `force` is given and the backup is whole.
     """
@@ -61,7 +75,7 @@ def restore(source: Path, target: Path, *, ahead: int = AHEAD, force: bool = Fal
     try:
         checked_copy(source, building)
         verify(building, writer=False)
-        head = _moved_on(building, ahead)
+        head = _moved_on(building, also)
         _leave(target)
         _publish(building, target)
     except OSError as error:
@@ -116,16 +130,43 @@ def _leave(target: Path) -> None:
         target.with_name(target.name + leftover).unlink(missing_ok=True)
 
 
-def _moved_on(path: Path, ahead: int) -> Head:
+def _moved_on(path: Path, also: Mapping[bytes, bytes]) -> Head:
+    """Renumber what lives, add the rest behind it, and forget the past."""
     with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection:
         head = read_head(connection)
-        if ahead:
-            revision = head.revision + ahead
-            head = msgspec.structs.replace(head, revision=revision, compacted=revision)
-            connection.execute("BEGIN IMMEDIATE")
-            write_head(connection, head)
-            connection.execute("COMMIT")
+        found = connection.execute(
+            f"SELECT {COLUMNS} FROM current c JOIN history h ON h.id = c.id ORDER BY h.id"
+        )
+        rows = [_later(checked(row)) for row in found if row[5] is not None and row[1] not in also]
+        revision = head.revision + AHEAD + bool(also)
+        for place, (key, value) in enumerate(also.items()):
+            rows.append(_row(row_id(revision, place), key, revision, 1, value))
+        total = sum(row[6] for row in rows) & SUM_MASK
+        head = Head(revision=revision, compacted=revision, rows=len(rows), total=total)
+        connection.execute("BEGIN IMMEDIATE")
+        connection.execute("DELETE FROM current")
+        connection.execute("DELETE FROM history")
+        _insert(connection, rows)
+        write_head(connection, head)
+        connection.execute("COMMIT")
         return head
+
+
+def _later(row: Row) -> Row:
+    """The same entry as if it had been written so much later; nothing is known to be before it."""
+    number, key, created, version, _, value, _ = row
+    assert value is not None, key
+    return _row(number + row_id(AHEAD), key, created + AHEAD, version, value)
+
+
+def _row(number: int, key: bytes, created: int, version: int, value: bytes) -> Row:
+    fields = (number, key, created, version, 0)
+    return (*fields, value, checksum_of(fields, value))
+
+
+def _insert(connection: sqlite3.Connection, rows: Sequence[Row]) -> None:
+    connection.executemany("INSERT INTO history VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
+    connection.executemany("INSERT INTO current VALUES (?, ?)", ((row[1], row[0]) for row in rows))
 
 
 def _publish(building: Path, target: Path) -> None:
