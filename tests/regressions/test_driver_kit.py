@@ -15,6 +15,13 @@ from tests.unit.driver.served import until
 # --- H07: NVIDIA#1162, #1188: a Prepare that came late brought a claim back after Unprepare ---
 
 
+@pytest.fixture
+def slow_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever happens here happens within the time in which calls may be late."""
+    monkeypatch.setattr("dray.driver.prepared.LATE_SECONDS", 3600.0)
+
+
+@pytest.mark.usefixtures("slow_machine")
 def test_h07_a_prepare_that_comes_after_unprepare_is_refused() -> None:
     async def scene() -> None:
         async with on_node() as node:
@@ -32,6 +39,30 @@ def test_h07_a_prepare_that_comes_after_unprepare_is_refused() -> None:
     asyncio.run(scene())
 
 
+def test_h07_a_pod_that_needs_the_claim_again_is_not_late_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not even when it is the only one: an agent may give a claim back and find that its pod needs it."""
+
+    async def scene() -> None:
+        async with on_node() as node:
+            gpu = Gpu()
+            async with node.running(gpu) as line:
+                uid = await node.claim("c")
+                answer = await line.ok(uid, "c")
+                await line.given_back(uid, "c")
+                monkeypatch.setattr("dray.driver.prepared.LATE_SECONDS", 0.0)  # the time is over
+                assert await line.ok(uid, "c") == answer
+                await line.given_back(uid, "c")
+                await node.served.api.patch(
+                    path("resourceclaims", "c", sub="status"), {"status": {"reservedFor": None}}
+                )
+                assert "nobody else has it reserved since" in await line.refused(uid, "c")
+            assert gpu.calls == [("prepare", "c"), ("unprepare", "c")] * 2
+            assert node.cdi() == {}
+
+    asyncio.run(scene())
+
+
+@pytest.mark.usefixtures("slow_machine")
 def test_h07_a_pod_that_came_since_gets_the_claim_prepared() -> None:
     async def scene() -> None:
         async with on_node() as node, node.running() as line:
@@ -44,6 +75,7 @@ def test_h07_a_pod_that_came_since_gets_the_claim_prepared() -> None:
     asyncio.run(scene())
 
 
+@pytest.mark.usefixtures("slow_machine")
 def test_h07_pods_that_joined_after_prepare_count_as_those_that_left() -> None:
     async def scene() -> None:
         async with on_node() as node, node.running() as line:
@@ -56,6 +88,7 @@ def test_h07_pods_that_joined_after_prepare_count_as_those_that_left() -> None:
     asyncio.run(scene())
 
 
+@pytest.mark.usefixtures("slow_machine")
 def test_h07_a_group_that_has_a_claim_reserved_sends_one_pod_after_the_other() -> None:
     async def scene() -> None:
         async with on_node() as node, node.running() as line:
@@ -70,6 +103,7 @@ def test_h07_a_group_that_has_a_claim_reserved_sends_one_pod_after_the_other() -
     asyncio.run(scene())
 
 
+@pytest.mark.usefixtures("slow_machine")
 def test_h07_after_a_reboot_nothing_is_late() -> None:
     async def scene() -> None:
         async with on_node() as node:

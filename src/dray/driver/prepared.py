@@ -49,7 +49,10 @@ MOST_REMEMBERED: Final = 4096
 FORGETTING_EVERY: Final = 256
 """How many claims are given back between two looks at what need not be remembered any more."""
 LATE_SECONDS: Final = 10.0
-"""For how long a call may be under way that was made before a claim was given back."""
+"""For how long a call may be under way that was made before a claim was given back.
+
+Processes of a driver look every tenth of a second whether it is their turn, and agents do not wait for ever.
+"""
 
 Passing = Callable[[str], None]
 
@@ -143,16 +146,17 @@ class Book:
         return self._files.is_there(entry.uid, entry.file)
 
     def late(self, uid: str, consumers: Sequence[str], now: float) -> bool:
-        """Whether a claim was given back, and nobody came since whom it is reserved for.
+        """Whether a call to prepare a claim was made before the claim was given back.
 
-        If several had it reserved, some of them may not have been here yet: then only time tells.
+        It was if nobody has the claim reserved any more, and not if somebody came since. When those have it
+        reserved who had it before, one of them may need it (again): then only time tells.
         """
         told = self._returned_note(uid)
         if told is None or told.boot_id != self._boot_id:
             return False
-        if len(told.consumers) > 1 and consumers and now - told.at > LATE_SECONDS:
-            return False
-        return set(consumers) <= set(told.consumers)
+        if not consumers:
+            return True
+        return set(consumers) <= set(told.consumers) and abs(now - told.at) <= LATE_SECONDS
 
     # --- prepare ---
 
@@ -163,9 +167,7 @@ class Book:
         """
         self.passing(Places.BEFORE_WORK)
         if by_pods and self.late(entry.uid, entry.consumers, now):
-            raise Refused(
-                "it was given back, and nobody else has it reserved since: this call comes too late"
-            )
+            raise Refused(_too_late(entry))
         with self._alone():
             self._refuse_held(entry)
             self._write(entry, Lasts.FOR_GOOD)
@@ -336,6 +338,13 @@ class Book:
             yield
         finally:
             os.close(descriptor)
+
+
+def _too_late(entry: Entry) -> str:
+    why = "it was given back, and nobody else has it reserved since: this call comes too late"
+    if not entry.consumers:
+        return why
+    return f"{why}; whoever still needs it gets it {LATE_SECONDS:.0f} seconds after it was given back"
 
 
 def _answer(ready: Ready, names: tuple[str, ...], status: Mapping[str, object] | None) -> Answer:

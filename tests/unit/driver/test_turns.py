@@ -105,16 +105,17 @@ async def _once(turns: Turns, told: list[str]) -> None:
 # --- for how long ---
 
 
-def test_of_several_who_had_a_claim_one_may_come_a_little_later(tmp_path: Path) -> None:
+@pytest.mark.parametrize("had", [["pod-1"], ["pod-1", "pod-2"]])
+def test_who_had_a_claim_may_have_it_again_a_little_later(tmp_path: Path, had: list[str]) -> None:
     kept = book(tmp_path)
-    given_back(kept, "alone", "pod-1")
-    given_back(kept, "several", "pod-1", "pod-2")
-    soon, later = LATE_SECONDS / 2, LATE_SECONDS * 2
-    assert kept.late("several", ["pod-2"], soon)
-    assert not kept.late("several", ["pod-2"], later)
-    assert kept.late("several", [], later)
-    assert kept.late("alone", ["pod-1"], later)
-    assert not kept.late("alone", ["pod-2"], soon)
+    given_back(kept, "c", *had)
+    soon, later, before = LATE_SECONDS / 2, LATE_SECONDS * 2, -LATE_SECONDS * 2
+    assert kept.late("c", ["pod-1"], soon)
+    assert not kept.late("c", ["pod-1"], later)
+    assert not kept.late("c", ["pod-1"], before), "somebody has set the clock back"
+    assert not kept.late("c", ["pod-1", "pod-3"], soon), "somebody came since"
+    assert kept.late("c", [], soon)
+    assert kept.late("c", [], later), "nobody has it reserved any more"
 
 
 def test_claims_that_were_given_back_are_forgotten_while_a_driver_runs(tmp_path: Path) -> None:
