@@ -52,10 +52,8 @@ IN_NAMESPACES: tuple[Bystander, ...] = (
 
 IN_THE_CLUSTER: tuple[Bystander, ...] = (
     Bystander("", "v1", "PersistentVolume", "persistentvolumes", ("pv",), status=True),
-    Bystander(_ADMISSION, "v1", "MutatingWebhookConfiguration", "mutatingwebhookconfigurations"),
     Bystander(_ADMISSION, "v1", "ValidatingAdmissionPolicy", "validatingadmissionpolicies", (), True),
     Bystander(_ADMISSION, "v1", "ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings"),
-    Bystander(_ADMISSION, "v1", "ValidatingWebhookConfiguration", "validatingwebhookconfigurations"),
     Bystander(
         "apiextensions.k8s.io",
         "v1",

@@ -15,7 +15,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from dray.api import classic, resource
+from dray.api import admission, classic, resource
+from dray.api.admission import configuration as webhooks
 from dray.api.classic.resourceclaim import DELAYED, PENDING
 from dray.api.paths import attribute_of, struct_in
 from dray.api.resource.claim import EXACT_COUNT
@@ -55,6 +56,23 @@ def _of_asks(prefix: str) -> tuple[Default, ...]:
     )
 
 
+def _of_webhooks(*more: Default) -> tuple[Default, ...]:
+    untimed = "when `timeoutSeconds` is not given"
+    return (
+        Default("webhooks[].clientConfig.service.port", webhooks.USUAL_PORT),
+        Default("webhooks[].rules[].scope", webhooks.ALL),
+        Default("webhooks[].failurePolicy", webhooks.FAIL),
+        Default("webhooks[].matchPolicy", webhooks.EQUIVALENT),
+        Default("webhooks[].timeoutSeconds", webhooks.USUAL_SECONDS, _untimed, untimed),
+        *more,
+    )
+
+
+def _untimed(holder: Any) -> bool:
+    """Zero seconds are a mistake that is told, not a wish for the usual."""
+    return holder.timeout_seconds is None
+
+
 DEFAULTS: Mapping[type, tuple[Default, ...]] = {
     resource.ResourceClaim: (
         *_of_asks("spec"),
@@ -63,6 +81,10 @@ DEFAULTS: Mapping[type, tuple[Default, ...]] = {
     resource.ResourceClaimTemplate: _of_asks("spec.spec"),
     resource.ResourceSlice: (Default("spec.devices[].taints[].timeAdded", NOW),),
     resource.DeviceTaintRule: (Default("spec.taint.timeAdded", NOW),),
+    admission.ValidatingWebhookConfiguration: _of_webhooks(),
+    admission.MutatingWebhookConfiguration: _of_webhooks(
+        Default("webhooks[].reinvocationPolicy", webhooks.NEVER)
+    ),
     classic.ClassicClaim: (
         Default("spec.allocationMode", DELAYED),
         Default("status.phase", PENDING),

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from dray.api import bystanders, classic, core, resource
+from dray.api import admission, bystanders, classic, core, resource
 from dray.api.preparation import Preparation
 from dray.errors import DecodeError
 
@@ -63,6 +63,7 @@ class Kind:
 _DEVICES = "resource.k8s.io"
 _CLASSIC = "cdi.k8s.io"
 _RBAC = "rbac.authorization.k8s.io"
+_ADMISSION = "admissionregistration.k8s.io"
 _OURS = "dray.dev"
 _ALL = ("v1", "v1beta2", "v1beta1")
 _ALPHA = ("v1alpha1",)
@@ -163,6 +164,20 @@ KINDS: tuple[Kind, ...] = (
     Kind(_RBAC, "RoleBinding", "rolebindings", core.Grant, open=True),
     Kind(_RBAC, "ClusterRole", "clusterroles", core.ClusterGrant, open=True, namespaced=False),
     Kind(_RBAC, "ClusterRoleBinding", "clusterrolebindings", core.ClusterGrant, open=True, namespaced=False),
+    Kind(
+        _ADMISSION,
+        "MutatingWebhookConfiguration",
+        "mutatingwebhookconfigurations",
+        admission.MutatingWebhookConfiguration,
+        namespaced=False,
+    ),
+    Kind(
+        _ADMISSION,
+        "ValidatingWebhookConfiguration",
+        "validatingwebhookconfigurations",
+        admission.ValidatingWebhookConfiguration,
+        namespaced=False,
+    ),
     Kind(_OURS, "Preparation", "preparations", Preparation, _ALPHA, namespaced=False),
     *(_kept(row, core.Bystander, namespaced=True) for row in bystanders.IN_NAMESPACES),
     *(_kept(row, core.ClusterBystander, namespaced=False) for row in bystanders.IN_THE_CLUSTER),

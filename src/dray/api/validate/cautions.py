@@ -5,11 +5,13 @@ Kubernetes sends such texts in `Warning` headers; `dray lint` prints them. Nothi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
+from dray.api.admission import MutatingWebhookConfiguration, ValidatingWebhookConfiguration
+from dray.api.admission.configuration import Webhook
 from dray.api.core import Pod
 from dray.api.fields import ROOT, Path
 from dray.api.resource import (
@@ -118,6 +120,14 @@ def _containers_of(obj: Pod) -> tuple[Any, ...]:
     return obj.spec.init_containers + obj.spec.containers + obj.spec.ephemeral_containers
 
 
+def _webhooks(obj: MutatingWebhookConfiguration | ValidatingWebhookConfiguration) -> Cautions:
+    webhooks: Sequence[Webhook] = obj.webhooks
+    for position, webhook in enumerate(webhooks):
+        if not webhook.rules:
+            path = ROOT.field("webhooks").index(position).field("rules")
+            yield Caution(str(path), "the webhook has no rules, so it is never asked")
+
+
 _LOOKS: Mapping[type, Callable[[Any], Cautions]] = MappingProxyType(
     {
         ResourceClaim: _claim,
@@ -125,5 +135,7 @@ _LOOKS: Mapping[type, Callable[[Any], Cautions]] = MappingProxyType(
         ResourceSlice: _slice,
         DeviceTaintRule: _taint_rule,
         Pod: _pod,
+        MutatingWebhookConfiguration: _webhooks,
+        ValidatingWebhookConfiguration: _webhooks,
     }
 )

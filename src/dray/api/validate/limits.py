@@ -49,6 +49,8 @@ CONSUMERS_PER_CLAIM: Final = 256
 DEVICE_DATA_BYTES: Final = 10 * 1024
 CONDITIONS_PER_DEVICE: Final = 8
 CONDITIONS_PER_RULE: Final = 8
+WEBHOOK_SECONDS: Final = 30
+LARGEST_PORT: Final = 65_535
 ADDRESSES_PER_DEVICE: Final = 16
 INTERFACE_NAME_BYTES: Final = 256
 HARDWARE_ADDRESS_BYTES: Final = 128
@@ -104,6 +106,8 @@ LIMITS: Final = (
     Limit("data a driver reports of a device", DEVICE_DATA_BYTES, "bytes as written"),
     Limit("conditions of an allocated device", CONDITIONS_PER_DEVICE, "conditions"),
     Limit("conditions of a taint rule", CONDITIONS_PER_RULE, "conditions"),
+    Limit("time a webhook may take", WEBHOOK_SECONDS, "seconds"),
+    Limit("port of a webhook's service", LARGEST_PORT, "as its largest value"),
     Limit("addresses of an allocated device", ADDRESSES_PER_DEVICE, "addresses"),
     Limit("name of a network interface", INTERFACE_NAME_BYTES, "bytes"),
     Limit("hardware address of a network interface", HARDWARE_ADDRESS_BYTES, "bytes"),

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from dray.api import classic, core, resource
+from dray.api import admission, classic, core, resource
 from dray.api.fields import FieldError
 from dray.api.kinds import KINDS
 from dray.api.preparation import Preparation
@@ -37,6 +37,7 @@ from dray.api.validate.slice import resource_slice, resource_slice_update
 from dray.api.validate.stored import fresh
 from dray.api.validate.taintrule import taint_rule, taint_rule_status
 from dray.api.validate.template import template, template_update
+from dray.api.validate.webhooks import webhook_configuration
 from dray.values.names import Rule, dns_label, dns_subdomain, path_segment
 
 T = TypeVar("T", bound=msgspec.Struct)
@@ -75,6 +76,8 @@ RULES: Mapping[type, Rules] = MappingProxyType(
         resource.ResourceClaimTemplate: Rules(template, _nothing, template_update),
         resource.ResourceSlice: Rules(resource_slice, step=resource_slice_update),
         resource.DeviceTaintRule: Rules(taint_rule, status=taint_rule_status),
+        admission.MutatingWebhookConfiguration: Rules(webhook_configuration),
+        admission.ValidatingWebhookConfiguration: Rules(webhook_configuration),
         classic.ResourceClass: Rules(resource_class),
         classic.ClassicClaim: Rules(
             classic_claim,

@@ -15,10 +15,13 @@ from dray.api.words.claims import CLAIMS
 from dray.api.words.others import CLASSIC, CORE
 from dray.api.words.shared import EVERYWHERE, SHARED
 from dray.api.words.slices import SLICES
+from dray.api.words.webhooks import WEBHOOKS
 
 __all__ = ["WORDS", "about", "words_of"]
 
-WORDS: Mapping[type, Mapping[str, str]] = MappingProxyType({**SHARED, **CLAIMS, **SLICES, **CLASSIC, **CORE})
+WORDS: Mapping[type, Mapping[str, str]] = MappingProxyType(
+    {**SHARED, **CLAIMS, **SLICES, **CLASSIC, **CORE, **WEBHOOKS}
+)
 """Every struct, and what its fields are for."""
 
 _OLDER = "V1beta1"

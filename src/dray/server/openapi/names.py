@@ -10,7 +10,9 @@ META: Final = "io.k8s.apimachinery.pkg.apis.meta.v1"
 CORE: Final = "io.k8s.api.core.v1"
 QUANTITY: Final = "io.k8s.apimachinery.pkg.api.resource.Quantity"
 
-_ELSEWHERE: Mapping[str, str] = MappingProxyType({"dray.api.meta": META, "dray.values.nodeselector": CORE})
+_ELSEWHERE: Mapping[str, str] = MappingProxyType(
+    {"dray.api.meta": META, "dray.api.admission.selector": META, "dray.values.nodeselector": CORE}
+)
 """Structs of these modules are the same in every group."""
 
 _RENAMED: Mapping[str, str] = MappingProxyType(

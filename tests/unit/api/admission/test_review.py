@@ -1,0 +1,190 @@
+"""Reviews: what is asked, and what answers say."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import Any
+
+import pytest
+
+from dray.api.admission import review
+from dray.api.admission.matching import Target
+from dray.api.admission.review import Question, Ruling, Unclear, asked, denial, ruled
+from dray.api.admission.turns import Turns
+
+CLAIMS = Target(
+    "UPDATE", "resource.k8s.io", "v1beta1", "resourceclaims", "status", versions=("v1", "v1beta1")
+)
+QUESTION = Question(
+    CLAIMS,
+    "v1",
+    ("resource.k8s.io", "v1beta1", "ResourceClaim"),
+    "c",
+    "default",
+    {"username": "ann", "groups": ["g"]},
+    {"kind": "UpdateOptions"},
+    dry_run=True,
+)
+
+
+def test_a_question_has_everything_in_the_version_of_the_webhook():
+    assert asked(QUESTION, "u-1", {"new": 1}, {"old": 1}) == {
+        "kind": "AdmissionReview",
+        "apiVersion": "admission.k8s.io/v1",
+        "request": {
+            "uid": "u-1",
+            "kind": {"group": "resource.k8s.io", "version": "v1", "kind": "ResourceClaim"},
+            "resource": {"group": "resource.k8s.io", "version": "v1", "resource": "resourceclaims"},
+            "subResource": "status",
+            "requestKind": {"group": "resource.k8s.io", "version": "v1beta1", "kind": "ResourceClaim"},
+            "requestResource": {
+                "group": "resource.k8s.io",
+                "version": "v1beta1",
+                "resource": "resourceclaims",
+            },
+            "requestSubResource": "status",
+            "name": "c",
+            "namespace": "default",
+            "operation": "UPDATE",
+            "userInfo": {"username": "ann", "groups": ["g"]},
+            "object": {"new": 1},
+            "oldObject": {"old": 1},
+            "dryRun": True,
+            "options": {"kind": "UpdateOptions"},
+        },
+    }
+
+
+def test_what_there_is_none_of_is_left_out_and_an_absent_object_is_null():
+    target = Target("DELETE", "", "v1", "nodes", namespaced=False)
+    question = Question(target, "v1", ("", "v1", "Node"), "n", "", {}, {})
+    request = asked(question, "u", None, {"old": 1})["request"]
+    assert {"subResource", "requestSubResource", "namespace"}.isdisjoint(request)
+    assert (request["object"], request["dryRun"]) == (None, False)
+
+
+def test_an_object_of_another_group_keeps_its_version():
+    target = Target("CREATE", "", "v1", "pods", "eviction")
+    question = Question(target, "v1", ("policy", "v1", "Eviction"), "p", "default", {}, {})
+    request = asked(question, "u", {}, None)["request"]
+    assert request["kind"] == {"group": "policy", "version": "v1", "kind": "Eviction"}
+    assert request["resource"] == {"group": "", "version": "v1", "resource": "pods"}
+
+
+def answer(**response: Any) -> bytes:
+    said = {"uid": "u", "allowed": True, **response}
+    return json.dumps(
+        {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": said}
+    ).encode()
+
+
+def patch(operations: Any) -> str:
+    return base64.b64encode(json.dumps(operations).encode()).decode()
+
+
+ADD = [{"op": "add", "path": "/metadata/labels", "value": {"a": "b"}}]
+
+
+@pytest.mark.parametrize(
+    ("body", "mutating", "ruling"),
+    [
+        (answer(), False, Ruling(True)),
+        (
+            answer(allowed=False, status={"code": 422, "reason": "Invalid", "message": "bad"}),
+            False,
+            Ruling(False, 422, "Invalid", "bad"),
+        ),
+        (answer(allowed=False), False, Ruling(False, 400)),
+        (answer(allowed=False, status={"code": 200}), False, Ruling(False, 400)),
+        (answer(allowed=False, status={"code": 9999, "message": 7}), False, Ruling(False, 400)),
+        (answer(allowed=False, status="no"), False, Ruling(False, 400)),
+        (answer(warnings=["a", "", 3, "b"]), False, Ruling(True, warnings=("a", "b"))),
+        (answer(warnings="a"), False, Ruling(True)),
+        (answer(auditAnnotations={"k": "v", "n": 1}), False, Ruling(True, annotations={"k": "v"})),
+        (answer(patch=patch(ADD), patchType="JSONPatch"), True, Ruling(True, patch=tuple(ADD))),
+        # who only validates changes nothing
+        (answer(patch=patch(ADD), patchType="JSONPatch"), False, Ruling(True)),
+    ],
+)
+def test_an_answer_is_a_ruling(body, mutating, ruling):
+    assert ruled(body, "u", mutating=mutating) == ruling
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        (b"", "not JSON"),
+        (b"<html>", "not JSON"),
+        (b"[1]", "expected webhook response of admission.k8s.io/v1"),
+        (
+            b'{"apiVersion":"admission.k8s.io/v1beta1","kind":"AdmissionReview"}',
+            "expected webhook response of",
+        ),
+        (b'{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview"}', "webhook response was absent"),
+        (answer(uid="other"), 'expected response.uid="u", got "other"'),
+        (answer(uid=None), 'expected response.uid="u", got NoneType'),
+        (answer(allowed="yes"), "response.allowed must be true or false"),
+        (answer(patch=patch(ADD)), "response.patch but not response.patchType"),
+        (answer(patchType="JSONPatch"), "response.patchType but not response.patch"),
+        (answer(patch=patch(ADD), patchType="Merge"), 'must be JSONPatch, got "Merge"'),
+        (answer(patch="!", patchType="JSONPatch"), "must be a JSON patch in base64"),
+        (answer(patch=7, patchType="JSONPatch"), "must be a JSON patch in base64"),
+        (answer(patch=patch({"op": "add"}), patchType="JSONPatch"), "must be a list of operations"),
+    ],
+)
+def test_anything_else_says_what_was_expected(body, why):
+    found = ruled(body, "u", mutating=True)
+    assert isinstance(found, Unclear)
+    assert why in found.why
+
+
+def test_texts_of_webhooks_have_an_end():
+    endless = "x" * (1 << 20)
+    found = ruled(
+        answer(
+            allowed=False,
+            status={"message": endless, "reason": endless},
+            warnings=[endless] * 100,
+            auditAnnotations={f"{n}{endless}": endless for n in range(3)},
+        ),
+        "u",
+        mutating=False,
+    )
+    assert isinstance(found, Ruling)
+    assert len(found.message) <= review.LONGEST_MESSAGE + 3
+    assert len(found.warnings) == review.MOST_WARNINGS
+    assert max(map(len, found.warnings)) <= review.LONGEST_WARNING + 3
+    assert max(map(len, found.annotations.values())) <= review.LONGEST_ANNOTATION + 3
+
+
+@pytest.mark.parametrize(
+    ("ruling", "text"),
+    [
+        (Ruling(False, message="m", reason="R"), 'admission webhook "w" denied the request: m'),
+        (Ruling(False, reason="R"), 'admission webhook "w" denied the request: R'),
+        (Ruling(False), 'admission webhook "w" denied the request without explanation'),
+    ],
+)
+def test_a_denial_is_told_in_the_words_that_clients_know(ruling, text):
+    assert denial("w", ruling) == text
+
+
+@pytest.mark.parametrize(
+    ("asked", "due"),
+    [
+        ("", []),
+        ("curious curious", []),
+        ("curious changes", [0]),
+        ("changes curious", []),
+        ("plain changes", []),
+        ("curious curious+changes", [0]),
+        ("curious+changes curious+changes curious", [0]),
+        ("curious changes curious changes", [0, 2]),
+    ],
+)
+def test_who_wants_to_see_changes_is_due_after_one(asked, due):
+    turns = Turns()
+    for position, how in enumerate(asked.split()):
+        turns.asked(position, curious="curious" in how, changed="changes" in how)
+    assert turns.due() == due
