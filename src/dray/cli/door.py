@@ -33,6 +33,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = MappingProxyType(
         "node": ("dray.cli.node", "Run the pods of a node, and have their devices prepared"),
         "doctor": ("dray.cli.doctor", "Prove that ledger and audit log are whole, and repair the ledger"),
         "fence": ("dray.cli.fence", "Declare a lost node harmless, so that others get its devices"),
+        "unfence": ("dray.cli.unfence", "Let pods run again on a node that was fenced"),
         "lint": ("dray.cli.lint", "Find what is wrong in manifests"),
         "convert": ("dray.cli.convert", "Move manifests to another version of the API"),
         "cel": ("dray.cli.cel", "Try a selector on devices"),

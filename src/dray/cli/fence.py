@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import click
 
 from dray.cli.door import NO, YES
-from dray.cli.report import clean
+from dray.cli.report import flat
 from dray.cli.servers import done, reached, server_options
 
 if TYPE_CHECKING:
-    from dray.client.caller import Caller
-    from dray.client.client import Client
+    from dray.claims.stakes import Kept
+    from dray.cluster.fencing import Fencing, Found
 
-FENCED_AT = "dray.dev/fenced-at"
+SHOWN = 20
+"""So many pods and devices are named before the question."""
+SOON = 30.0
+"""Seconds in which controllers have released the claims of pods that were removed."""
 
 
 @click.group("fence", no_args_is_help=True)
@@ -27,105 +30,106 @@ def command() -> None:
 @click.argument("name")
 @server_options
 @click.option("--yes", is_flag=True, help="Do not ask.")
-def node(name: str, kubeconfig: str, context: str, yes: bool) -> int:
+@click.option(
+    "--timeout",
+    default=SOON,
+    show_default=True,
+    metavar="SECONDS",
+    type=click.FloatRange(min=0),
+    help="How long to wait until the claims of its pods are released.",
+)
+def node(name: str, kubeconfig: str, context: str, yes: bool, timeout: float) -> int:
     """Declare that node NAME uses none of its devices any more, and let others have them.
 
     Do this only when the node is switched off, cut off or wiped: two pods that use one device at once can
-    destroy each other's work. Deletes the node's preparations and notes the time on the Node.
+    destroy each other's work. Puts the taint `node.kubernetes.io/out-of-service` on the node, so that no pod
+    comes to it; removes its pods without asking it; deletes its preparations; and waits until the ledger
+    shows what became free. Ends with 1 when something that should be free is not. `dray unfence node NAME`
+    takes the node back into service.
     """
-    return done(_fenced(name, kubeconfig, context, yes=yes))
+    return done(_fenced(name, kubeconfig, context, yes=yes, timeout=timeout))
 
 
-async def _fenced(name: str, kubeconfig: str, context: str, *, yes: bool) -> int:
-    async with reached(kubeconfig, context) as (client, caller):
-        standing = await _standing(client, name)
-        known = await _is_known(client, name)
-        if not standing and not known:
-            click.echo(f"there is no node `{name}`, and nothing is prepared on one of that name", err=True)
+async def _fenced(name: str, kubeconfig: str, context: str, *, yes: bool, timeout: float) -> int:
+    from dray.cluster.fencing import Fencing
+
+    async with reached(kubeconfig, context) as (client, _):
+        fencing = Fencing(client, name)
+        found = await fencing.find()
+        if found.node is None and not found.pods and not found.preparations:
+            _say(f"there is no node `{name}`, and nothing is prepared on one of that name")
             return NO
-        before = await _in_hands(caller, name)
-        for line in _what(name, standing, before):
-            click.echo(clean(line), err=True)
+        for line in _what(name, found):
+            _say(line)
         if not yes:
             click.confirm(f"Is node {name} switched off or cut off from all devices?", abort=True, err=True)
-        await _let_go(client, standing)
-        if known:
-            await _note(client, name)
-        freed = _freed(name, before)
-        for device in freed:
-            click.echo(clean(f"{device} is free"))
-        click.echo(
-            f"fenced node {name}: {len(standing)} preparations deleted, {len(freed)} devices free", err=True
-        )
-        return YES
+        return await _carried_out(fencing, name, timeout)
 
 
-async def _standing(client: Client, name: str) -> list[Any]:
-    from dray.api.preparation import Preparation
-
-    found = await client.list(Preparation)
-    return [each for each in found.items if each.spec.node_name == name]
-
-
-async def _is_known(client: Client, name: str) -> bool:
-    from dray.api.kinds import kind_named
-    from dray.client.failures import NotFound
-
-    nodes = kind_named("", "Node")
-    assert nodes is not None
-    try:
-        await client.get(nodes, name)
-    except NotFound:
-        return False
-    return True
-
-
-async def _in_hands(caller: Caller, name: str) -> list[dict[str, Any]]:
-    """What the ledger says the node has in its hands."""
-    from dray.api.jsontext import read_json
-    from dray.client.transport import Request
-
-    reply = await caller.call(Request("GET", "/dray/ledger", {"node": name}))
-    entries: list[dict[str, Any]] = read_json(reply.body)["entries"]
-    return entries
+async def _carried_out(fencing: Fencing, name: str, timeout: float) -> int:
+    known = await fencing.close()
+    # What was found before the question may be old, and from here on no pod comes.
+    found = await fencing.find()
+    removed = await fencing.remove(found.pods)
+    await fencing.let_go(found.preparations)
+    if known:
+        await fencing.note()
+    kept = await fencing.settle(found.stakes, timeout, _Patience(timeout).tell)
+    devices, held = ({each.device for each in some} for some in (found.stakes, (k.stake for k in kept)))
+    for device in sorted(devices - held):
+        click.echo(flat(f"{device} is free"))
+    for each in kept:
+        click.echo(flat(f"{each.stake.device} stays with claim {each.stake.claim}: {each.why}"))
+    for pod in fencing.left:
+        keepers = ", ".join(pod.metadata.finalizers)
+        _say(f"pod {pod.metadata.namespace}/{pod.metadata.name} is kept by its finalizers: {keepers}")
+    counts = f"{_many(removed, 'pod')} removed, {_many(len(found.preparations), 'preparation')} deleted"
+    _say(f"fenced node {name}: {counts}, {_many(len(devices - held), 'device')} free")
+    if known:
+        _say(f"hint: when it is back, `dray unfence node {name}` lets pods run on it again")
+    return YES if all(each.rightly for each in kept) else NO
 
 
-def _what(name: str, standing: Sequence[Any], entries: Sequence[dict[str, Any]]) -> list[str]:
-    lines = [f"node {name} has {len(standing)} preparations on {len(entries)} devices"]
-    for entry in entries:
-        for holder in entry["holders"]:
-            state = "quarantined for" if holder["quarantined"] else "held by"
-            lines.append(f"  {entry['device']}: {state} claim {holder['claim']}")
-    return lines
+def _what(name: str, found: Found) -> Iterator[str]:
+    from dray.placement.nodehealth import ready_of
+
+    devices = {each.device for each in found.stakes}
+    counts = f"{_many(len(found.pods), 'pod')}, {_many(len(found.preparations), 'preparation')}"
+    yield f"node {name} has {counts} and {_many(len(devices), 'device')}"
+    yield from _some([f"  pod {pod.metadata.namespace}/{pod.metadata.name}" for pod in found.pods])
+    words = {True: "quarantined for", False: "held by"}
+    yield from _some(
+        [f"  {each.device}: {words[each.quarantined]} claim {each.claim}" for each in found.stakes]
+    )
+    ready = None if found.node is None else ready_of(found.node)
+    if ready is not None and ready.status == "True":
+        yield f"warning: node {name} is ready as far as anybody knows; what runs there may use its devices"
 
 
-def _freed(name: str, entries: Sequence[dict[str, Any]]) -> list[str]:
-    """Devices that nobody holds once the node lets go: all holders are gone, and no other node has them."""
-    return [
-        entry["device"]
-        for entry in entries
-        if all(holder["quarantined"] and holder["nodes"] == [name] for holder in entry["holders"])
-    ]
+class _Patience:
+    """Tells somebody who waits what for, now and then."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._told = ""
+
+    def tell(self, waiting: Sequence[Kept]) -> None:
+        claims = sorted({each.stake.claim for each in waiting})
+        what = f"{_many(len(claims), 'claim')} to be released: {', '.join(claims[:3])}"
+        if what != self._told:
+            _say(f"waiting up to {self._seconds:g} seconds for {what}{', ...' if len(claims) > 3 else ''}")
+        self._told = what
 
 
-async def _let_go(client: Client, standing: Sequence[Any]) -> None:
-    from dray.api.preparation import Preparation
-    from dray.client.client import Deletion
-    from dray.client.failures import NotFound
-
-    for each in standing:
-        try:
-            await client.delete(Preparation, each.metadata.name, "", Deletion(uid=each.metadata.uid))
-        except NotFound:
-            continue
+def _some(lines: list[str]) -> Iterator[str]:
+    yield from lines[:SHOWN]
+    if len(lines) > SHOWN:
+        yield f"  and {len(lines) - SHOWN} more"
 
 
-async def _note(client: Client, name: str) -> None:
-    from dray.api.kinds import kind_named
-    from dray.client.changes import MergePatch
-    from dray.clock import SystemClock, timestamp
+def _many(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
-    nodes = kind_named("", "Node")
-    assert nodes is not None
-    when = timestamp(SystemClock().now())
-    await client.patch(nodes, name, MergePatch({"metadata": {"annotations": {FENCED_AT: when}}}))
+
+def _say(line: str) -> None:
+    click.echo(flat(line), err=True)

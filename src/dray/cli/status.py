@@ -77,6 +77,9 @@ def lines(now: Overview) -> Iterator[str]:
         yield "there is no node yet"
     else:
         yield from table(("node", "state", "pods", "devices"), [_node_row(node) for node in now.nodes])
+        fenced = next((node.name for node in now.nodes if node.word == "fenced"), "")
+        if fenced:
+            yield flat(f"hint: `dray unfence node {fenced}` lets pods run there again")
     placed = [(node.name, pod) for node in now.nodes for pod in node.pods]
     if placed:
         yield ""

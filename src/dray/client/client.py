@@ -96,9 +96,9 @@ class Client:
         """The same server on the same connections, for writes that are sent only while they are allowed."""
         return Client(Fence(self._caller.transport, allowed), self.habits)
 
-    async def document(self, path: str) -> Any:
+    async def document(self, path: str, **query: str) -> Any:
         """What the server says at any path that answers JSON, for example `/version`."""
-        return read_json((await self._caller.call(Request("GET", path))).body)
+        return read_json((await self._caller.call(Request("GET", path, query))).body)
 
     async def ask(self, path: str, question: Mapping[str, Any]) -> Any:
         """What the server answers to a question that it does not keep, for example an access review."""

@@ -14,9 +14,12 @@ from typing import Final, NamedTuple
 from dray.api.core import Node, Pod
 from dray.api.resource import ResourceClaim, ResourceSlice
 from dray.claims.naming import recorded
+from dray.placement.fencing import is_out_of_service
 from dray.placement.nodehealth import UNREACHABLE, ready_of
 
 NO_NODE: Final = ""
+FENCED: Final = "fenced"
+"""The word for a node that was declared out of service."""
 
 
 class DeviceKey(NamedTuple):
@@ -127,6 +130,8 @@ def _seated(pod: Pod, find: Finding) -> SeatedPod:
 
 def _node_word(node: Node) -> str:
     """How a node is; the worst that is true of it."""
+    if is_out_of_service(node):
+        return FENCED
     ready = ready_of(node)
     if any(taint.key == UNREACHABLE for taint in node.spec.taints) or (ready and ready.status == "Unknown"):
         return "lost"

@@ -1,4 +1,4 @@
-"""`dray doctor ledger` and `dray fence node`: on a file, and against a server."""
+"""`dray doctor ledger`, `dray fence node` and `dray unfence node`: on a file, and against a server."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from dray.api.core import Node
 from dray.api.kinds import kind_named
 from dray.api.meta import ObjectMeta
 from dray.api.preparation import Preparation, PreparationSpec, PreparedClaim
@@ -20,12 +21,14 @@ from dray.client.client import Client
 from dray.client.http import Http
 from dray.client.kubeconfig import find_access
 from dray.cluster.control import ServerOptions, serving
+from dray.placement.fencing import FENCED_AT
 from dray.store import Put, open_store
+from tests.contract.controlled import by_name, pod
 from tests.unit.cli.conftest import Typed
 from tests.unit.server.registries import claim, result
 
 ROW = LEDGER + b"devices/gpu.example.com/pool/gpu-7"
-CLAIMS, NODES = kind_named("resource.k8s.io", "ResourceClaim"), kind_named("", "Node")
+CLAIMS = kind_named("resource.k8s.io", "ResourceClaim")
 
 
 @pytest.fixture
@@ -87,19 +90,43 @@ async def in_quarantine(client: Client) -> None:
     await client.delete(CLAIMS, "old", "default")
 
 
+async def in_use(client: Client) -> None:
+    """A pod on node n1, which is ready, has gpu-0."""
+    assert CLAIMS is not None
+    ready = {"conditions": [{"type": "Ready", "status": "True"}]}
+    await client.create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}, "status": ready})
+    await client.create(claim("c"))
+    made = await client.create(pod("p", by_name("c")))
+    given = {"allocation": {"devices": {"results": [result("gpu-0")]}}}
+    reserved = {"reservedFor": [{"resource": "pods", "name": "p", "uid": made["metadata"]["uid"]}]}
+    status = MergePatch({"status": given | reserved})
+    await client.patch(CLAIMS, "c", status, "default", subresource="status")
+    await client.bind("p", "default", "n1")
+
+
 def test_a_fenced_node_sets_its_devices_free(server: Path, typed: Typed) -> None:
     through(server, in_quarantine)
     ended = typed("fence", "node", "n1", "--kubeconfig", str(server), "--yes")
     assert ended.code == 0, ended.err
-    assert ended.out == "gpu.example.com/pool/gpu-0 is free\n"
-    assert "gpu.example.com/pool/gpu-0: quarantined for claim default/old" in ended.err
-    assert "gpu.example.com/pool/gpu-1: held by claim default/live" in ended.err
-    assert "fenced node n1: 2 preparations deleted, 1 devices free" in ended.err
+    assert ended.out.splitlines() == [
+        "gpu.example.com/pool/gpu-0 is free",
+        "gpu.example.com/pool/gpu-1 stays with claim default/live: "
+        "somebody allocated the claim by hand; it keeps its devices until it is deleted",
+    ]
+    assert ended.err.splitlines() == [
+        "node n1 has 0 pods, 2 preparations and 2 devices",
+        "  gpu.example.com/pool/gpu-0: quarantined for claim default/old",
+        "  gpu.example.com/pool/gpu-1: held by claim default/live",
+        "fenced node n1: 0 pods removed, 2 preparations deleted, 1 device free",
+        "hint: when it is back, `dray unfence node n1` lets pods run on it again",
+    ]
 
     async def look(client: Client) -> None:
-        assert NODES is not None
-        node = await client.get(NODES, "n1")
-        assert node["metadata"]["annotations"].keys() == {"dray.dev/fenced-at"}
+        node = await client.get(Node, "n1")
+        assert node.metadata.annotations.keys() == {FENCED_AT}
+        assert [(each.key, each.value, each.effect) for each in node.spec.taints] == [
+            ("node.kubernetes.io/out-of-service", "fenced", "NoExecute")
+        ]
         assert (await client.list(Preparation)).items == ()
 
     through(server, look)
@@ -109,6 +136,44 @@ def test_a_fenced_node_sets_its_devices_free(server: Path, typed: Typed) -> None
         1,
         "there is no node `n9`, and nothing is prepared on one of that name\n",
     )
+    seen = typed("status", "--kubeconfig", str(server))
+    assert "fenced" in seen.out
+    assert "hint: `dray unfence node n1` lets pods run there again" in seen.out
+
+
+def test_a_fenced_node_is_taken_back(server: Path, typed: Typed) -> None:
+    through(server, in_quarantine)
+    assert typed("fence", "node", "n1", "--kubeconfig", str(server), "--yes").code == 0
+    back = typed("unfence", "node", "n1", "--kubeconfig", str(server))
+    assert (back.code, back.err) == (0, "node n1 is back in service\n")
+
+    async def look(client: Client) -> None:
+        node = await client.get(Node, "n1")
+        assert (node.metadata.annotations, node.spec.taints) == ({}, ())
+
+    through(server, look)
+    again = typed("unfence", "node", "n1", "--kubeconfig", str(server))
+    assert (again.code, again.err) == (0, "node n1 was not fenced\n")
+    nobody = typed("unfence", "node", "n9", "--kubeconfig", str(server))
+    assert (nobody.code, nobody.err) == (1, "there is no node `n9`\n")
+
+
+def test_fencing_says_what_does_not_become_free(server: Path, typed: Typed) -> None:
+    """Nobody releases the claim of a pod that was removed: there is no controller."""
+    through(server, in_use)
+    ended = typed("fence", "node", "n1", "--kubeconfig", str(server), "--yes", "--timeout", "0.2")
+    assert ended.code == 1
+    assert ended.out == (
+        "gpu.example.com/pool/gpu-0 stays with claim default/c: "
+        "the claim is still reserved for pod p, which ended; does a controller run?\n"
+    )
+    lines = ended.err.splitlines()
+    assert lines[1] == "  pod default/p"
+    assert "warning: node n1 is ready as far as anybody knows; what runs there may use its devices" in lines
+    assert "waiting up to 0.2 seconds for 1 claim to be released: default/c" in lines
+    assert "fenced node n1: 1 pod removed, 0 preparations deleted, 0 devices free" in lines
+    wrong = typed("fence", "node", "n1", "--kubeconfig", str(server), "--yes", "--timeout", "soon")
+    assert wrong.code == 2
 
 
 def test_fencing_asks_first(server: Path, typed: Typed, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -130,6 +130,7 @@ def test_words_for_how_far_a_pod_has_come() -> None:
         ({"unschedulable": True}, "True", "cordoned"),
         ({"unschedulable": True}, "False", "not ready"),
         ({"taints": [{"key": "node.kubernetes.io/unreachable", "effect": "NoSchedule"}]}, "True", "lost"),
+        ({"taints": [{"key": "node.kubernetes.io/out-of-service", "effect": "NoExecute"}]}, "True", "fenced"),
     ],
 )
 def test_words_for_how_a_node_is(spec: Document, ready: str, word: str) -> None:

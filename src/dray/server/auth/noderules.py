@@ -109,6 +109,8 @@ def _node(change: Change, node: str) -> Complaints:
         yield f'node "{node}" is not allowed to modify node "{change.name}"'
     old, new = change.old_document, change.document
     if change.operation == DELETE:
+        # It could come back at once, without the taints that somebody put on it.
+        yield f'node "{node}" is not allowed to delete itself'
         return
     for label in sorted(_changed_keys(_part(old, "metadata", "labels"), _part(new, "metadata", "labels"))):
         if not _is_own_label(label):

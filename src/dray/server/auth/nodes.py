@@ -103,7 +103,7 @@ _TABLE: Mapping[tuple[str, str], tuple[tuple[frozenset[str], Condition], ...]] =
     ("", "pods"): ((_READ | {"delete"}, _own_pod), (_CREATE, _always)),
     ("", "pods/status"): ((_STATUS, _own_pod),),
     ("", "pods/eviction"): ((_CREATE, _own_pod),),
-    ("", "nodes"): ((_CHANGE | _READ, _itself), (_CREATE, _always)),
+    ("", "nodes"): (((_CHANGE | _READ) - {"delete"}, _itself), (_CREATE, _always)),
     ("", "nodes/status"): ((_STATUS, _itself),),
     ("", "secrets"): ((_READ, _needed),),
     ("", "configmaps"): ((_READ, _needed),),

@@ -125,6 +125,8 @@ def test_what_a_pod_refers_to():
         (Asked("get", "", "nodes", name="n1"), True),
         (Asked("get", "", "nodes", name="n2"), False),
         (Asked("list", "", "nodes"), False),
+        (Asked("patch", "", "nodes", name="n1"), True),
+        (Asked("delete", "", "nodes", name="n1"), False),
         (Asked("patch", "", "nodes", "status", name="n1"), True),
         (Asked("patch", "", "nodes", "status", name="n2"), False),
         (Asked("get", DEVICES, "resourceslices", name="slice-n1"), True),
@@ -215,11 +217,13 @@ def with_(document: dict[str, Any], **changes: Any) -> dict[str, Any]:
     return changed
 
 
+FENCE = {"key": "node.kubernetes.io/out-of-service", "value": "fenced", "effect": "NoExecute"}
 MIRROR_POD = pod("static-n1", "a", "n1", annotations=MIRROR)
 SLICE, OTHER_SLICE = slice_of("d.example.com", "n1"), slice_of("d.example.com", "n2")
 NODE = thing(
     "v1", "Node", "n1", labels={"zone": "z"}, spec={"taints": [{"key": "k", "effect": "NoSchedule"}]}
 )
+FENCED_NODE = with_(NODE, spec={"taints": [FENCE]})
 LEASE = thing("coordination.k8s.io/v1", "Lease", "n1", "kube-node-lease", spec={})
 CLAIM = claim("shared", "a", allocated("d.example.com"))
 CLAIM_STATUS = {"resourceClaimStatuses": [{"name": "x", "resourceClaimName": "secret-claim"}]}
@@ -240,7 +244,6 @@ ALLOWED = {
         with_(NODE, metadata={"labels": {"zone": "z", "kubernetes.io/arch": "amd64"}}),
     ),
     "tell its status": (NODE, with_(NODE, status={"phase": "x"}), "status"),
-    "delete itself": (NODE, None),
     "publish a slice": (None, SLICE),
     "change its slice": (SLICE, with_(SLICE, metadata={"labels": {"a": "b"}})),
     "delete its slice": (SLICE, None),
@@ -328,6 +331,10 @@ REFUSED = {
     ),
     "give itself an owner": (NODE, with_(NODE, metadata={"ownerReferences": [{"kind": "Pod", "name": "p"}]})),
     "take its taints away": (NODE, with_(NODE, spec={"taints": []})),
+    "take its fence away": (FENCED_NODE, with_(FENCED_NODE, spec={"taints": []})),
+    "take its fence away with its status": (FENCED_NODE, with_(FENCED_NODE, spec={"taints": []}), "status"),
+    # and come back without the taints that others put on it
+    "delete itself": (FENCED_NODE, None),
     "live for another": (None, with_(LEASE, metadata={"name": "n2"})),
     "hold a lease of the system": (None, with_(LEASE, metadata={"namespace": "kube-system"})),
     # claims and what they are made from
