@@ -9,6 +9,9 @@
 .DELETE_ON_ERROR:
 SHELL := /bin/sh
 
+# Compile every module once, and not again in each of the processes that tests start, whatever the environment says.
+export PYTHONDONTWRITEBYTECODE :=
+
 VENV := .venv
 BIN := $(VENV)/bin
 PY := $(BIN)/python
@@ -80,7 +83,7 @@ types: $(READY) ## mypy, strict on src
 
 .PHONY: pytest
 pytest: $(READY) ## The tests alone
-	@$(PY) -m pytest -n $(JOBS) --dist loadfile $(if $(CORPUS),--corpus=$(CORPUS)) $(PYTEST_ARGS)
+	@$(PY) -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder $(if $(CORPUS),--corpus=$(CORPUS)) $(PYTEST_ARGS)
 
 .PHONY: format
 format: $(READY) ## Let ruff repair what it can

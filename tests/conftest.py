@@ -21,6 +21,9 @@ settings.register_profile(
 settings.register_profile("thorough", max_examples=2000, deadline=None, print_blob=True)
 settings.load_profile(os.environ.get("DRAY_HYPOTHESIS_PROFILE", "house"))
 
+LONG = ("tests/e2e/", "tests/faults/")
+"""Where tests run processes of their own."""
+
 NAMED = pytest.StashKey[frozenset[str]]()
 
 
@@ -58,6 +61,11 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
         f"hypothesis: profile {profile}, {chance}",
         f"corpus: {os.path.relpath(corpus, ROOT)}" if corpus else f"corpus: {NO_CORPUS}",
     ]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Long tests first: at the end many short ones are left to share, and nobody waits for a long one."""
+    items.sort(key=lambda item: not item.nodeid.startswith(LONG))
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

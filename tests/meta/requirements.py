@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-import yaml
+from tests.tables import tables
 
 
 class Requirement(NamedTuple):
@@ -39,8 +39,7 @@ def named_in_scenes(folder: Path) -> frozenset[str]:
     """Every id under a `req:` key of a scene file."""
     found: set[str] = set()
     for scene in sorted(folder.rglob("*.yaml")):
-        for document in yaml.safe_load_all(scene.read_text("utf-8")):
-            found.update(_under_req(document))
+        found.update(id for document in tables(scene) for id in _under_req(document))
     return frozenset(found)
 
 

@@ -67,6 +67,7 @@ from dray.explain.diagnosis import Account, DeviceName
 from dray.explain.text import hint_text
 from tests.scenes import allocator_words as words
 from tests.scenes.allocator_words import DRIVER, Document, SceneError
+from tests.tables import table
 
 WORLD = ("nodes", "devices", "pools", "classes", "gates")
 STEP = (*WORLD, "taken", "released", "claim", "claims")
@@ -87,7 +88,7 @@ class Case:
 
 def cases(source: Path) -> Iterator[Case]:
     """The scenes of a file, each row on its own."""
-    for scene in yaml.safe_load(source.read_text("utf-8")):
+    for scene in table(source):
         words.only(scene, KEYS, f"{source.name}: {scene.get('scene')}")
         rows = scene.pop("rows", [{}])
         if not rows:

@@ -11,18 +11,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from dray.cli.report import in_order
 from dray.gates import GateSet
 from dray.lint import Finding, crosscheck, inspect, settled
 from dray.manifests import Source, read
+from tests.tables import table
 
 FOLDER = Path(__file__).parent / "lint"
 SCENES = [
     pytest.param(scene, id=f"{path.stem}: {scene['scene']}")
     for path in sorted(FOLDER.glob("*.yaml"))
-    for scene in yaml.safe_load(path.read_text("utf-8"))
+    for scene in table(path)
 ]
 PINNED = {"says": "message", "expected": "expected", "hint": "hint"}
 

@@ -19,13 +19,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from dray.api.core import Pod
 from dray.placement.cycle import Placement, Unplaceable, place, refusals
 from dray.placement.profile import profile_of, read_choices
 from dray.placement.resources import NOTHING, needs_of
 from dray.placement.snapshot import Snapshot
+from tests.tables import table
 from tests.unit.placement.seats import container, node, photo, pod, subject
 
 FOLDER = Path(__file__).parent / "placement"
@@ -33,7 +33,7 @@ KEYS = {"scene", "nodes", "held", "asks", "pod", "profile", "placed", "refused",
 SCENES = [
     pytest.param(scene, id=f"{path.stem}: {scene['scene']}")
     for path in sorted(FOLDER.glob("*.yaml"))
-    for scene in yaml.safe_load(path.read_text("utf-8"))
+    for scene in table(path)
 ]
 
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import yaml
 
 from dray.cel import CompileFault, Env, EvalFault, FaultKind, Program
+from tests.tables import table
 from tests.unit.cel.conftest import VALUES
 
 HERE = Path(__file__).parent
-HOLDS = yaml.safe_load((HERE / "holds.yaml").read_text("utf-8"))
-FAILS = yaml.safe_load((HERE / "fails.yaml").read_text("utf-8"))
-REFUSED = yaml.safe_load((HERE / "refused.yaml").read_text("utf-8"))
+HOLDS = table(HERE / "holds.yaml")
+FAILS = table(HERE / "fails.yaml")
+REFUSED = table(HERE / "refused.yaml")
 
 
 @pytest.mark.parametrize("text", [text for group in HOLDS.values() for text in group])

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-import yaml
 
 from dray.server.auth.rules import Asked
 from dray.server.call import NOBODY, User
+from tests.tables import table
 from tests.unit.server.auth.world import (
     DEVICES,
     Court,
@@ -32,7 +32,7 @@ from tests.unit.server.auth.world import (
 A, B = "a.example.com", "b.example.com"
 NAMESPACES = {"own": "team-a", "other": "team-b"}
 NODES = {"own": "n1", "other": "n2"}
-TABLE: dict[str, Any] = yaml.safe_load((Path(__file__).parent / "matrix.yaml").read_text("utf-8"))
+TABLE: dict[str, Any] = table(Path(__file__).parent / "matrix.yaml")
 VERBS: dict[str, str] = TABLE["verbs"]
 
 USERS: Mapping[str, User] = {

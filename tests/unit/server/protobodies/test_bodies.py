@@ -259,7 +259,7 @@ def test_an_encoding_that_nobody_reads_is_refused():
 
 
 def _many(count: int) -> bytes:
-    return body("v1", "Namespace", message((1, message(*[(14, "")] * count))))
+    return body("v1", "Namespace", message((1, message((14, "")) * count)))
 
 
 BROKEN = {
