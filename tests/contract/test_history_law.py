@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
@@ -13,6 +12,7 @@ from dray.store import Absent, Batch, Committed, Conflict, Delete, Entry, Event,
 from dray.store.errors import Compacted
 from tests.contract.backends import Backend
 from tests.contract.running import take
+from tests.effort import effort
 
 KEYS = st.sampled_from([b"a", b"a/1", b"a/2", b"b", b"\xff"])
 PREFIXES = st.sampled_from([b"", b"a", b"a/", b"b", b"\xff", b"c"])
@@ -153,11 +153,11 @@ def applied(state: State, writes: list[Put | Delete], revision: int) -> tuple[St
     return after, tuple(events)
 
 
-EXAMPLES = {"memory": 30, "sqlite": 12, "etcd": 8}
+EXAMPLES = {"memory": 0.3, "sqlite": 0.12, "etcd": 0.08}
 
 
 def test_the_store_is_a_dict_with_a_history(backend: Backend):
     run_state_machine_as_test(
         machine_for(backend),
-        settings=settings(max_examples=EXAMPLES[backend.name], stateful_step_count=25, deadline=None),
+        settings=effort(EXAMPLES[backend.name], stateful_step_count=25),
     )

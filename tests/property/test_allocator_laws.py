@@ -8,11 +8,12 @@ from __future__ import annotations
 from random import Random
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 
 from tests.brute.drawing import LARGE, draw
 from tests.brute.laws import LAWS, Bench, broken_laws, broken_on_large, limited, plain_answer
 from tests.brute.plain import TooLarge
+from tests.effort import effort
 from tests.property.strategies.problems import problems
 
 SEED = "house"
@@ -42,7 +43,7 @@ def test_foresight_changes_nothing_on_larger_problems_either():
 
 
 @pytest.mark.parametrize("law", LAWS)
-@settings(max_examples=settings().max_examples // 3)
+@effort(1 / 3)
 @given(problem=problems)
 def test_the_law(law, problem):
     """Each law by itself, so that a broken one is named and its problem made small."""

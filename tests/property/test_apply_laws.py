@@ -7,7 +7,7 @@ import copy
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dray.api.kinds import KINDS
@@ -17,6 +17,7 @@ from dray.server.patch.errors import ApplyConflict, PatchError
 from dray.server.patch.fieldset import FieldSet
 from dray.server.patch.managed import applied, updated
 from dray.server.patch.structure import structure_of
+from tests.effort import effort
 from tests.property.strategies.patches import pods
 
 (POD,) = (kind for kind in KINDS if (kind.group, kind.name) == ("", "Pod"))
@@ -24,7 +25,7 @@ STRUCTURE = structure_of(POD)
 NOON, LATER = "2026-01-01T12:00:00Z", "2026-01-01T13:00:00Z"
 
 
-fewer = settings(max_examples=40)
+fewer = effort(0.4)
 
 
 def with_entries(document, entries):

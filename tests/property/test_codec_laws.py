@@ -6,13 +6,14 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from msgspec import inspect
 
 from dray.api import codec, versions
 from dray.api.jsontext import duplicate_fields, read_json, write_json
 from dray.api.kinds import KINDS, Kind
+from tests.effort import effort
 from tests.property.strategies.api import CLOSED, OPEN, documents, json_values, objects
 
 ROUTES = [(kind, version) for kind in CLOSED for version in kind.versions]
@@ -20,7 +21,7 @@ each_route = pytest.mark.parametrize(
     ("kind", "version"), ROUTES, ids=lambda item: getattr(item, "qualified_name", item)
 )
 each_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.qualified_name)
-fewer = settings(max_examples=25)
+fewer = effort(0.25)
 
 
 def written(data: st.DataObject, kind: Kind, version: str) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dray.api.meta import ObjectMeta
@@ -40,6 +40,7 @@ from dray.driver.status import Statuses
 from dray.driver.work import Outcome, Ref, Tools, Work
 from dray.telemetry.logs import silent
 from dray.telemetry.metrics import Metrics
+from tests.effort import effort
 
 NAME = "gpu.example.com"
 DEVICES = {"a": "gpu-0", "b": "gpu-1", "c": "gpu-0"}
@@ -223,7 +224,7 @@ steps = st.lists(
 
 
 @given(steps)
-@settings(max_examples=80, deadline=None)
+@effort(0.8)
 @pytest.mark.req("K3063-134", "K3063-146")
 def test_checkpoint_files_and_devices_agree_whatever_happens(story: list[tuple[str, str, str]]) -> None:
     async def scene(root: Path) -> None:

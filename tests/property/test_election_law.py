@@ -18,12 +18,13 @@ from random import Random
 from types import SimpleNamespace
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dray.client.failures import AlreadyExists, Conflict, NotFound, Unreachable
 from dray.client.leases import Election
 from dray.client.tempo import Tempo
+from tests.effort import effort
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -179,7 +180,7 @@ async def lived(seed: int, loss: float, kills: int) -> int:
     return sum(candidate.terms for candidate in candidates)
 
 
-@settings(max_examples=15, deadline=None)
+@effort(0.15)
 @given(st.integers(0, 2**32), st.sampled_from([0.0, 0.1, 0.4]), st.integers(0, 5))
 def test_at_most_one_leads_at_any_moment(seed, loss, kills):
     assert asyncio.run(lived(seed, loss, kills)) > 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dray.api.kinds import KINDS
@@ -12,12 +12,13 @@ from dray.server.patch.applying import taken_out
 from dray.server.patch.comparing import compare, fields_of
 from dray.server.patch.fieldset import FieldSet
 from dray.server.patch.structure import structure_of
+from tests.effort import effort
 from tests.property.strategies.patches import pods
 
 (POD,) = (kind for kind in KINDS if (kind.group, kind.name) == ("", "Pod"))
 STRUCTURE = structure_of(POD)
 
-fewer = settings(max_examples=50)
+fewer = effort(0.5)
 
 steps = st.sampled_from(
     ["f:a", "f:b", 'k:{"name":"x"}', 'k:{"n":1,"p":"TCP"}', 'v:"x"', "v:1", "i:0", "i:12"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dray.api import paths
@@ -13,13 +13,14 @@ from dray.api.gated import GATED, drop_disabled
 from dray.api.jsontext import write_json
 from dray.api.kinds import KINDS, Kind
 from dray.gates import GATES, GateSet
+from tests.effort import effort
 from tests.property.strategies.api import documents, gate_sets, objects, without
 
 ALL_ON = GateSet.default()
 GATED_KINDS = [kind for kind in KINDS if any(kind.qualified_name in rows for rows in GATED.values())]
 each_kind = pytest.mark.parametrize("kind", GATED_KINDS, ids=lambda kind: kind.qualified_name)
 each_gate = pytest.mark.parametrize("gate", GATES)
-fewer = settings(max_examples=40)
+fewer = effort(0.4)
 
 
 def any_of(kind: Kind) -> st.SearchStrategy[Any]:

@@ -13,11 +13,12 @@ import asyncio
 import json
 from typing import Any, NamedTuple
 
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dray.api.resource import ResourceClaim
 from dray.client.informer import Informer
+from tests.effort import effort
 from tests.unit.client.fakeapi import (
     CLAIMS,
     FakeApi,
@@ -184,7 +185,7 @@ async def followed(server: History) -> tuple[Informer, Shadow]:
     return informer, shadow
 
 
-@settings(max_examples=150, deadline=None)
+@effort(1.5)
 @given(WRITES, FAULTS)
 @example([{"a": True, "b": True}], [Fault(1, cut=1)])
 @example([{"a": True}, {"b": True}], [Fault(2), Fault(0, again=2)])

@@ -6,7 +6,7 @@ import copy
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dray.api import codec, paths, shape, versions
@@ -21,9 +21,10 @@ from dray.api.validate import (
     validate_update,
     warnings_of,
 )
+from tests.effort import effort
 from tests.property.strategies.api import CLOSED, documents, objects
 
-fewer = settings(max_examples=25)
+fewer = effort(0.25)
 
 
 def exact(value: Any) -> str:

@@ -5,15 +5,16 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dray.api.kinds import KINDS
 from dray.server.patch import merge, strategic
+from tests.effort import effort
 from tests.property.strategies.patches import json_objects, maps, objects_without_null, pods
 
 POD, CONFIG = (kind for kind in KINDS if (kind.group, kind.name) in (("", "Pod"), ("", "ConfigMap")))
-fewer = settings(max_examples=50)
+fewer = effort(0.5)
 
 
 def difference(a: dict[str, Any], b: dict[str, Any]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -19,6 +19,7 @@ from dray.placement.negotiation import ClassicAction, Ready, declined_by, offer_
 from dray.placement.phases import Opinion
 from dray.placement.plugins.classic import ClassicResources, next_step, post_filter
 from dray.values.nodeselector import for_node
+from tests.effort import effort
 from tests.unit.placement.classics import classic, seat, subject
 
 NODES = ("a", "b", "c", "d", "e")
@@ -95,7 +96,7 @@ some_likings = st.lists(st.integers(0, 11), min_size=1, max_size=6)
 
 
 @pytest.mark.req("K3063-050", "K3063-040", "K3063-041", "K3063-112")
-@settings(max_examples=400)
+@effort(4)
 @given(some_drivers, some_likings)
 def test_a_node_that_suits_all_is_found(drivers, likings):
     common = frozenset.intersection(*(driver.good for driver in drivers))

@@ -15,7 +15,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import msgspec
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
@@ -25,6 +24,7 @@ from dray.node.drivers import Failure, Fault, PreparedDevice, PrepareOutcome
 from dray.node.plan import Call, Driver, Wanted
 from dray.node.record import DeviceKey, DriverPart, Record, Stage, User
 from dray.node.shortfall import readiness
+from tests.effort import effort
 
 DRIVERS = (Driver("a", False), Driver("b", False), Driver("c", True))
 PODS = ("p1", "p2")
@@ -244,4 +244,4 @@ def _clash(driver: Driver, one: str, other: str) -> bool:
 
 
 TestPlan = Shell.TestCase
-TestPlan.settings = settings(max_examples=300, stateful_step_count=30, deadline=None)
+TestPlan.settings = effort(3, stateful_step_count=30)

@@ -13,7 +13,6 @@ from collections.abc import Iterable
 from functools import reduce
 from typing import TypeVar
 
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from msgspec.structs import replace
@@ -37,6 +36,7 @@ from dray.placement.resources import NOTHING, Needs, needs_of
 from dray.placement.snapshot import Likeness, Seat, Snapshot
 from dray.scheduler.claimbook import version
 from dray.scheduler.overlay import Overlay
+from tests.effort import effort
 from tests.unit.placement.seats import asking, node
 
 T = TypeVar("T")
@@ -323,7 +323,7 @@ class CountingPods(RuleBasedStateMachine):
         self.last = now, groups_of(now)
 
 
-CountingClaims.TestCase.settings = settings(max_examples=200, stateful_step_count=50, deadline=None)
-CountingPods.TestCase.settings = settings(max_examples=50, stateful_step_count=20, deadline=None)
+CountingClaims.TestCase.settings = effort(2, stateful_step_count=50)
+CountingPods.TestCase.settings = effort(0.5, stateful_step_count=20)
 TestCountingClaims = CountingClaims.TestCase
 TestCountingPods = CountingPods.TestCase

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from msgspec.structs import replace
@@ -21,6 +20,7 @@ from dray.clock import ManualClock
 from dray.placement.verdicts import Signal, Topic, Verdict
 from dray.scheduler.entry import PENDING, Entry, Place
 from dray.scheduler.queue import Queue
+from tests.effort import effort
 from tests.unit.scheduler.waiting import pod, recorded
 
 NAMES = [f"p{number}" for number in range(6)]
@@ -271,4 +271,4 @@ class Rooms(RuleBasedStateMachine):
 
 
 TestRooms = Rooms.TestCase
-TestRooms.settings = settings(max_examples=150, stateful_step_count=50, deadline=None)
+TestRooms.settings = effort(1.5, stateful_step_count=50)

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from msgspec.structs import replace
@@ -25,6 +24,7 @@ from dray.placement.snapshot import Snapshot
 from dray.scheduler.overlay import Overlay
 from tests.brute import making as make
 from tests.brute.toyjudge import judged
+from tests.effort import effort
 from tests.property.test_placement_law import OPEN
 from tests.unit.placement.seats import asking
 from tests.unit.placement.seats import node as node_of
@@ -198,4 +198,4 @@ class Photographs(RuleBasedStateMachine):
 
 
 TestPhotographs = Photographs.TestCase
-TestPhotographs.settings = settings(max_examples=100, stateful_step_count=40)
+TestPhotographs.settings = effort(1, stateful_step_count=40)

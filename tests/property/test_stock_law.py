@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dray.allocator.stock import Stock
@@ -23,6 +23,7 @@ from dray.api.resource import (
     ResourceSliceSpec,
 )
 from dray.values.quantity import Quantity
+from tests.effort import effort
 
 NODES = [Node(metadata=ObjectMeta(name=name)) for name in ("a", "b", "c")]
 
@@ -75,7 +76,7 @@ def seen(stock: Stock) -> object:
     ]
 
 
-@settings(max_examples=200, deadline=None)
+@effort(2)
 @given(st.lists(slices(), min_size=2, max_size=4), st.data())
 def test_slices_that_change_are_as_slices_from_the_start(
     steps: list[list[ResourceSlice]], data: st.DataObject
@@ -92,7 +93,7 @@ def test_slices_that_change_are_as_slices_from_the_start(
         before = now
 
 
-@settings(max_examples=300, deadline=None)
+@effort(3)
 @given(st.lists(claims(), max_size=8, unique_by=lambda claim: claim.metadata.name), st.data())
 def test_what_is_given_back_was_never_taken(held: list[ResourceClaim], data: st.DataObject):
     gone = data.draw(st.lists(st.sampled_from(held), unique_by=id)) if held else []
