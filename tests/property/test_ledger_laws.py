@@ -19,7 +19,7 @@ from dray.allocator.contents import Contents
 from dray.allocator.pools import Page, shelves
 from dray.api.codec import decode_document
 from dray.api.jsontext import write_json
-from dray.claims import ledger
+from dray.claims import inhands, ledger
 from dray.claims.allocated import SeenClaim, SeenResult, read_claim
 from dray.claims.audit import Snapshot, Standing, examine
 from dray.claims.ledger import Books, Ruling
@@ -166,14 +166,14 @@ class LedgerMachine(RuleBasedStateMachine):
         if claim is None or called in self.preparations:
             return
         books = self.books()
-        assert self.keep(books.ruling(ledger.prepare(books, called, node, claim.holder, claim.results)))
+        assert self.keep(books.ruling(inhands.prepare(books, called, node, claim.holder, claim.results)))
         self.preparations[called] = (node, claim.holder, claim.results)
 
     @rule(name=st.sampled_from(CLAIMS), node=st.sampled_from(NODES))
     def unprepare(self, name: str, node: str) -> None:
         if self.preparations.pop(f"{node}-{name}", None) is not None:
             books = self.books()
-            ledger.free(books, f"{node}-{name}")
+            inhands.free(books, f"{node}-{name}")
             assert self.keep(books.ruling())
 
     @rule(flipped=st.booleans())

@@ -98,6 +98,8 @@ class Standing:
     node: str
     holder: Holder
     source: Source
+    found: tuple[Covered, ...] = ()
+    """What the node said by itself that it has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +148,7 @@ class _Examination:
                 self._broken[key] = str(broken)
 
     def _covering(self) -> dict[bytes, PreparationRow]:
-        """What each standing preparation covers: as its row says, else as its claim says."""
+        """What each standing preparation covers: as its row says, else as the node or its claim says."""
         found: dict[bytes, PreparationRow] = {}
         for standing in self._snapshot.preparations:
             key = preparation_key(standing.name)
@@ -158,7 +160,9 @@ class _Examination:
             source, claim = self._by_uid.get(standing.holder.uid, (None, SeenClaim()))
             if source is not None:
                 self._involved[key].append(source)
-            covered = tuple(_covered(*held) for held in held_by(standing.holder, claim.results))
+            covered = standing.found or tuple(
+                _covered(*held) for held in held_by(standing.holder, claim.results)
+            )
             found[key] = PreparationRow(node=standing.node, holder=standing.holder, covered=covered)
         return found
 
@@ -215,7 +219,7 @@ class _Examination:
 
     def _overbooked(self, devices: Mapping[bytes, DeviceRow]) -> Iterator[Finding]:
         for key, row in devices.items():
-            if len(row.holdings) > 1 and any(holding.is_whole for holding in row.holdings):
+            if _is_overbooked(row):
                 names = " and ".join(dict.fromkeys(str(holding.holder) for holding in row.holdings))
                 message = (
                     f"held by {names}, and at least one of them has it as a whole; "
@@ -223,6 +227,16 @@ class _Examination:
                 )
                 involved = tuple(dict.fromkeys(self._involved.get(key, ())))
                 yield Finding(Flaw.OVERBOOKED, key, message, row_bytes(row), involved, repairable=False)
+
+
+def _is_overbooked(row: DeviceRow) -> bool:
+    """Whether two have what only one can have: two claims, or two that nodes have in their hands.
+
+    A claim and what a node has yet to give back of another is no mistake after a restore: the claim waits.
+    """
+    claimed = [holding for holding in row.holdings if not holding.gone]
+    in_hand = [holding for holding in row.holdings if holding.prepared]
+    return any(len(some) > 1 and any(holding.is_whole for holding in some) for some in (claimed, in_hand))
 
 
 def _covered(device: DeviceId, holding: Holding) -> Covered:

@@ -28,6 +28,7 @@ class Law(Enum):
     SHARE_ID = "ShareIDInUse"
     UNRECORDED = "DeviceNotRecorded"
     CLAIM = "ClaimNotAllocated"
+    AWAITED = "NodeNotHeard"
 
 
 @dataclass(frozen=True, slots=True)

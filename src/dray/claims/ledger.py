@@ -12,7 +12,7 @@ A device that nobody publishes may be held, too: slices come and go, claims stay
 then, so it is charged when a slice tells it, whatever is left; until it is given back, nobody else gets that.
 
 A claim that lets go while a node has it prepared leaves its holdings behind as gone; they keep blocking
-until the last preparation that covers them goes.
+until the last preparation that covers them goes. What nodes have in their hands is in `inhands`.
 
 Rules for this file: judges what is written in allocations, not whether they were a good choice; admin access
 holds nothing.
@@ -33,7 +33,6 @@ from dray.claims.rows import (
     AnyRow,
     CounterRow,
     CounterSetId,
-    Covered,
     DeviceId,
     DeviceRow,
     Holder,
@@ -298,53 +297,3 @@ def settle(books: Books, device: DeviceId, row: DeviceRow, kept: tuple[Holding, 
         books.write(counter_key(place), CounterRow(charged=charged) if charged else None)
     books.write(device_key(device), None)
     return True
-
-
-def prepare(books: Books, name: str, node: str, holder: Holder, results: Iterable[Result]) -> list[Denial]:
-    """A node takes the devices of a claim into its hands."""
-    denied: list[Denial] = []
-    covered: list[Covered] = []
-    for device, wanted in held_by(holder, results):
-        row = books.device(device)
-        if not any(is_same(wanted, held) for held in row.holdings):
-            denied.append(denials.unrecorded(device))
-            continue
-        holdings = tuple(
-            msgspec.structs.replace(held, prepared={**held.prepared, name: node})
-            if is_same(wanted, held)
-            else held
-            for held in row.holdings
-        )
-        books.write(device_key(device), msgspec.structs.replace(row, holdings=holdings))
-        covered.append(
-            Covered(
-                driver=device.driver,
-                pool=device.pool,
-                device=device.device,
-                share=wanted.share,
-                amounts=wanted.amounts,
-            )
-        )
-    books.write(preparation_key(name), PreparationRow(node=node, holder=holder, covered=tuple(covered)))
-    return denied
-
-
-def free(books: Books, name: str) -> list[DeviceId]:
-    """A node let go of what a preparation covered; the devices that became free with it."""
-    row = books.preparation(name)
-    if row is None:
-        return []
-    freed: list[DeviceId] = []
-    for device in dict.fromkeys(covered.id for covered in row.covered):
-        held = books.device(device)
-        kept = tuple(
-            msgspec.structs.replace(
-                holding, prepared={key: node for key, node in holding.prepared.items() if key != name}
-            )
-            for holding in held.holdings
-        )
-        kept = tuple(holding for holding in kept if holding.prepared or not holding.gone)
-        if held.holdings and settle(books, device, held, kept):
-            freed.append(device)
-    books.write(preparation_key(name), None)
-    return freed

@@ -70,6 +70,7 @@ class SeenSpec(_Seen, frozen=True):
     pool: SeenPool = SeenPool()
     devices: tuple[SeenDevice, ...] = ()
     shared_counters: tuple[SeenSet, ...] = ()
+    node_name: str | None = None
 
 
 class SeenSlice(_Seen, frozen=True):
@@ -114,6 +115,8 @@ class Facts:
     capacity: Mapping[str, Quantity]
     draws: Mapping[str, Mapping[str, Quantity]]
     source: Source
+    node: str = ""
+    """The one node that reaches it; empty when several may."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,13 +177,13 @@ def _read(editions: Sequence[Edition]) -> Published:
             counters.setdefault(group.name, (_amounts(group.counters), source))
         for device in seen.spec.devices:
             if device.name not in devices:
-                devices[device.name] = _facts(device, source)
+                devices[device.name] = _facts(device, source, seen.spec.node_name or "")
     return Published(devices, counters)
 
 
-def _facts(device: SeenDevice, source: Source) -> Facts:
+def _facts(device: SeenDevice, source: Source, node: str) -> Facts:
     shareable = bool(device.allow_multiple_allocations)
-    return Facts(shareable, _amounts(device.capacity), draws_of(device.consumes_counters), source)
+    return Facts(shareable, _amounts(device.capacity), draws_of(device.consumes_counters), source, node)
 
 
 def draws_of(written: Iterable[Any]) -> dict[str, dict[str, Quantity]]:

@@ -20,6 +20,7 @@ from dray.api.gated import Gatekeeper
 from dray.api.kinds import KINDS, Kind
 from dray.clock import Clock, SystemClock
 from dray.server import metrics as names
+from dray.server.aftermath import Aftermath
 from dray.server.asgi import App, Peer, Permit
 from dray.server.audit.log import AuditLog
 from dray.server.auth.access import Access
@@ -122,6 +123,7 @@ class ApiServer:
         self._audit = AuditLog(choices.audit, choices.clock)
         self._watchdog = Watchdog(self.cache, store, self._compared)
         self._quotas = Quotas(self.cache, on_denied=partial(self.metrics.count, names.QUOTA_DENIED))
+        self._aftermath = Aftermath(self.cache, choices.clock, choices.limits.restored_seconds)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[App]:
@@ -178,6 +180,7 @@ class ApiServer:
             forget_the_past(self._store, choices.clock.monotonic),
             self._watchdog.run(),
             self._look_into_the_ledger(),
+            self._aftermath.settle(self._store, log=choices.log),
         ]
         return app, chores
 
@@ -216,7 +219,7 @@ class ApiServer:
             TaintReach(cache),
             Crowding(cache, self._choices.limits.max_objects_per_namespace, self.refused),
             *confinement(cache, access),
-            Guard(cache, enforced=self._choices.ledger, on_denied=denied),
+            Guard(cache, aftermath=self._aftermath, enforced=self._choices.ledger, on_denied=denied),
             self._quotas,
         ]
 
@@ -260,6 +263,7 @@ class ApiServer:
                 ("get", "/.well-known/openid-configuration"): _told(accounts.openid_configuration),
                 **LedgerPages(self._store, self.cache).pages(),
                 **Backups(self._store, self._choices.keys).pages(),
+                **self._aftermath.pages(self._store),
             },
         )
 

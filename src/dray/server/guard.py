@@ -11,6 +11,9 @@ So that the two cannot pass each other, each pool has a mark beside the objects 
 is written, and whoever takes a device that is not published compares it. From a pool that has a mark nothing
 is taken unpublished: its slices were withdrawn, and what its devices draw is not known until they are back.
 
+After a restore nodes may have devices in their hands of which nobody here knows. Until they have said so, no
+device that they can reach changes hands (`aftermath`). What they say is entered whatever else is known.
+
 A denial is 409 and names every device that is in the way, its holder, and what is left.
 """
 
@@ -20,13 +23,15 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from dray.api.kinds import known_kind
-from dray.claims import denials, ledger
+from dray.api.preparation import PreparationSpec
+from dray.claims import denials, inhands, ledger
 from dray.claims.allocated import SeenClaim, may_be_allocated, read_claim
 from dray.claims.denials import Denial, Law
 from dray.claims.ledger import Books, Result, Ruling
 from dray.claims.published import draws_of
-from dray.claims.rows import DeviceId, Holder
+from dray.claims.rows import DeviceId, Holder, Holding
 from dray.server import failures
+from dray.server.aftermath import Aftermath
 from dray.server.cache import Cache
 from dray.server.catalogue import Catalogue
 from dray.server.change import CREATE, DELETE, NOTHING, Change, Extra
@@ -40,6 +45,10 @@ _NO_OWNERS = (
     "leave metadata.ownerReferences out"
 )
 
+_NOTHING_TO_ADD = (
+    "a node says by itself which devices it has only after the server was restored from a copy, and until it "
+    "has noted so on its Node; leave spec.devices out"
+)
 
 CLAIMS = known_kind("resource.k8s.io", "ResourceClaim")
 SLICES = known_kind("resource.k8s.io", "ResourceSlice")
@@ -57,9 +66,15 @@ class Guard:
     """
 
     def __init__(
-        self, cache: Cache, *, enforced: bool = True, on_denied: Callable[[str], None] | None = None
+        self,
+        cache: Cache,
+        *,
+        aftermath: Aftermath | None = None,
+        enforced: bool = True,
+        on_denied: Callable[[str], None] | None = None,
     ) -> None:
         self._cache = cache
+        self._aftermath = aftermath
         self._catalogue = Catalogue(cache)
         self._enforced = enforced
         self._on_denied = on_denied or (lambda law: None)
@@ -103,7 +118,8 @@ class Guard:
             ledger.release(books, old.holder.uid, (device for device, _ in before))
         denied = ledger.grant(books, holder, new, self._catalogue)
         compares, withdrawn = self._unpublished(new)
-        extra = self._extra(change, books.ruling([*denied, *withdrawn]))
+        awaited = self._awaited([each for each in ledger.held_by(holder, new) if each not in before])
+        extra = self._extra(change, books.ruling([*denied, *withdrawn, *awaited]))
         return Extra([*extra.compares, *compares], extra.writes)
 
     def _unpublished(self, results: Sequence[Result]) -> tuple[list[Compare], list[Denial]]:
@@ -119,6 +135,17 @@ class Guard:
             if marks[mark]:
                 withdrawn.append(denials.withdrawn(ledger.device_of(result), position))
         return [Unchanged(*mark) for mark in sorted(marks.items())], withdrawn
+
+    def _awaited(self, wanted: Sequence[tuple[DeviceId, Holding]]) -> list[Denial]:
+        """After a restore: devices that somebody may have who was not heard of yet."""
+        aftermath = self._aftermath
+        if aftermath is None or not aftermath.is_open:
+            return []
+        found = (
+            aftermath.no_grant(device, self._catalogue((device.driver, device.pool)), position)
+            for position, (device, _) in enumerate(wanted)
+        )
+        return [denial for denial in found if denial is not None]
 
     def _judge_slice(self, change: Change) -> Extra:
         spec = change.view.spec
@@ -136,23 +163,43 @@ class Guard:
     def _judge_preparation(self, change: Change) -> Extra:
         books = self._books()
         if change.operation == DELETE:
-            ledger.free(books, change.name)
+            inhands.free(books, change.name)
             return self._extra(change, books.ruling())
         if change.view.metadata.owner_references:
             raise failures.forbidden(PREPARATIONS, change.name, _NO_OWNERS)
+        spec = change.view.spec
+        if spec.devices and (change.old is None or spec != change.old_view.spec):
+            return self._judge_found(change, spec)
         if change.operation != CREATE:
             return NOTHING
-        spec = change.view.spec
         place = key(CLAIMS, spec.claim.namespace, spec.claim.name)
         held = self._cache.at(place)
         claim = None if held is None else read_claim(held.value)
         denial = _no_preparation(spec.claim, claim)
         if denial is not None or held is None or claim is None:
             return self._extra(change, books.ruling([denial] if denial else []))
-        ledger.free(books, change.name)
-        denied = ledger.prepare(books, change.name, spec.node_name, claim.holder, claim.results)
+        inhands.free(books, change.name)
+        denied = inhands.prepare(books, change.name, spec.node_name, claim.holder, claim.results)
+        denied += self._awaited(ledger.held_by(claim.holder, claim.results))
         extra = self._extra(change, books.ruling(denied))
         return Extra([*extra.compares, Unchanged(place, held.revision)], extra.writes)
+
+    def _judge_found(self, change: Change, spec: PreparationSpec) -> Extra:
+        """A node says what it has, whatever is known of the claim here."""
+        if self._aftermath is None or self._aftermath.has_accounted(spec.node_name):
+            raise failures.forbidden(PREPARATIONS, change.name, _NOTHING_TO_ADD)
+        found = [(DeviceId(each.driver, each.pool, each.device), each.share_id) for each in spec.devices]
+        for device, _ in found:
+            facts = self._catalogue((device.driver, device.pool)).devices.get(device.device)
+            if facts is not None and facts.node not in ("", spec.node_name):
+                why = f"node {spec.node_name} cannot have device {device}, which is of node {facts.node}"
+                raise failures.forbidden(PREPARATIONS, change.name, why)
+        books = self._books()
+        inhands.free(books, change.name)
+        claim = spec.claim
+        holder = Holder(namespace=claim.namespace, name=claim.name, uid=claim.uid)
+        inhands.find(books, change.name, spec.node_name, holder, found, self._catalogue)
+        return self._extra(change, books.ruling())
 
     def _extra(self, change: Change, ruling: Ruling) -> Extra:
         """The ruling as part of a transaction; a denial as a failure."""

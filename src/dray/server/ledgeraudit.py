@@ -17,7 +17,7 @@ from dray.api.kinds import known_kind
 from dray.claims.allocated import may_be_allocated, read_claim
 from dray.claims.audit import Finding, Flaw, Snapshot, Standing, examine
 from dray.claims.published import NOWHERE, Published, pool_of, published, read_slice
-from dray.claims.rows import DEVICES, LEDGER, DeviceRow, Holder, Holding, device_at, read_row
+from dray.claims.rows import DEVICES, LEDGER, Covered, DeviceRow, Holder, Holding, device_at, read_row
 from dray.errors import DecodeError
 from dray.server.cache import Cache
 from dray.server.guard import CLAIMS, PREPARATIONS
@@ -123,7 +123,11 @@ class _Moment:
 def _standing(held: Held) -> Standing:
     spec = held.view.spec
     holder = Holder(namespace=spec.claim.namespace, name=spec.claim.name, uid=spec.claim.uid)
-    return Standing(held.name, spec.node_name, holder, (held.key, held.revision))
+    found = tuple(
+        Covered(driver=each.driver, pool=each.pool, device=each.device, share=each.share_id)
+        for each in spec.devices
+    )
+    return Standing(held.name, spec.node_name, holder, (held.key, held.revision), found)
 
 
 async def audit(cache: Cache, progress: Progress = _silent) -> Report:

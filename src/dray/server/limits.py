@@ -75,6 +75,13 @@ class Limits:
     max_objects_per_namespace: int = _limit(
         0, "objects", "objects of one kind in one namespace; 0 is no limit", "403"
     )
+    restored_seconds: float = _limit(
+        60,
+        "seconds",
+        "the time that nodes have after a restore to say what they have in their hands, "
+        "before devices that several nodes reach are given anew",
+        "nodes that the copy does not know are not waited for",
+    )
 
 
 LIMITS: tuple[Limit, ...] = tuple(

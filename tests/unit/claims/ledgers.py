@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dray.api.jsontext import write_json
-from dray.claims import ledger
+from dray.claims import inhands, ledger
 from dray.claims.allocated import SeenResult
 from dray.claims.denials import Denial
 from dray.claims.ledger import Books
@@ -126,11 +126,11 @@ class Ledger:
     def prepare(self, name: str, node: str, *results: SeenResult, preparation: str = "") -> list[str]:
         books = Books(self.rows.get)
         called = preparation or f"{node}-{name}"
-        return self._keep(books, ledger.prepare(books, called, node, claim(name), results))
+        return self._keep(books, inhands.prepare(books, called, node, claim(name), results))
 
     def free(self, preparation: str) -> list[str]:
         books = Books(self.rows.get)
-        freed = ledger.free(books, preparation)
+        freed = inhands.free(books, preparation)
         self._keep(books)
         return [device.device for device in freed]
 

@@ -42,7 +42,7 @@ from dray.api.core.pod import (
     SchedulingGate,
     Toleration,
 )
-from dray.api.preparation import Preparation, PreparationSpec, PreparedClaim
+from dray.api.preparation import DeviceInHand, Preparation, PreparationSpec, PreparedClaim
 
 CLASSIC: Mapping[type, Mapping[str, str]] = MappingProxyType(
     {
@@ -201,10 +201,18 @@ CORE: Mapping[type, Mapping[str, str]] = MappingProxyType(
             "renewTime": "When the holder said last that it is alive.",
             "leaseTransitions": "How often it changed hands.",
         },
-        Preparation: {"spec": "Which node has the devices of which claim in its hands. It never changes."},
+        Preparation: {"spec": "Which node has the devices of which claim in its hands."},
         PreparationSpec: {
             "nodeName": "The node.",
             "claim": "The claim whose devices the node has prepared, or is about to.",
+            "devices": "What the node has, whatever the claim says now. Only given after the server was "
+            "restored from a copy, which may know nothing of it.",
+        },
+        DeviceInHand: {
+            "driver": "The driver of the device.",
+            "pool": "The pool of the device.",
+            "device": "The name of the device in its pool.",
+            "shareID": "Which share of the device, when it is lent out in shares.",
         },
         PreparedClaim: {
             "namespace": "The namespace of the claim.",

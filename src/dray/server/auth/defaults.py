@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from dray.api.preparation import RESTORED_PAGE
 from dray.server.auth.rbac import GROUP
 from dray.server.auth.rules import PolicyRule
 from dray.server.call import AUTHENTICATED, MASTERS, UNAUTHENTICATED
@@ -123,6 +124,7 @@ ROLES: tuple[RoleRow, ...] = (
     RoleRow(
         "system:basic-user",
         (
+            f"get: {RESTORED_PAGE}",
             "create: selfsubjectaccessreviews.authorization.k8s.io "
             "selfsubjectrulesreviews.authorization.k8s.io selfsubjectreviews.authentication.k8s.io",
         ),

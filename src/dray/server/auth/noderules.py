@@ -199,7 +199,8 @@ class PreparationRule:
     """A node prepares what its pods ask for.
 
     Who prepares a claim keeps its devices from everybody else, and is told when there is no such claim; so a
-    node says so only of claims that it may see.
+    node says so only of claims that it may see. What it has in its hands after a restore it may say of any:
+    the pod may be gone with the claim, and the ledger judges and answers without looking at either.
     """
 
     def __init__(self, placed: Placed) -> None:
@@ -208,6 +209,8 @@ class PreparationRule:
     def judge(self, change: Change) -> Extra:
         node = change.request.user.node
         if node is None or change.kind is not PREPARATION or change.operation != CREATE:
+            return NOTHING
+        if change.view.spec.devices:
             return NOTHING
         claim = change.view.spec.claim
         if not self._placed.needs(node, claim.namespace, Reference(DEVICES, "resourceclaims", claim.name)):
