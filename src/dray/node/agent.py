@@ -14,6 +14,7 @@ import os
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -31,6 +32,7 @@ from dray.node.claims import Claims, OfficeChoices
 from dray.node.drivers import DriverLine
 from dray.node.endpoint import Endpoint
 from dray.node.environment import Surroundings
+from dray.node.fitness import Fitness, no_room
 from dray.node.health import Health
 from dray.node.launching import Launching, LogFiles
 from dray.node.life import POD
@@ -155,11 +157,13 @@ class Agent:
                     for work in (board.run(), recorder.run(), drivers.run(), health.run()):
                         tasks.create_task(work)
                     await board.registered.wait()
+                    fitness = Fitness(board, self._client.habits.tempo, self._log)
+                    tasks.create_task(fitness.run())
                     pods = self._pods(board, recorder, drivers, health, logs)
                     endpoint.pods = pods
                     try:
-                        board.listen(pods.claims.nudge)
-                        await self._work(pods, drivers, health)
+                        board.listen(pods.claims.nudge, pods.claims.accounting.nudge)
+                        await self._work(pods, drivers, health, fitness)
                     except asyncio.CancelledError:
                         if choices.stop_pods:
                             await pods.pause()
@@ -221,11 +225,11 @@ class Agent:
         )
         return Pods(shop, choices.root)
 
-    async def _work(self, pods: Pods, drivers: Drivers, health: Health) -> None:
+    async def _work(self, pods: Pods, drivers: Drivers, health: Health, fitness: Fitness) -> None:
         own = f"spec.nodeName={self.name}"
         ways = Ways(keep=_plain, trouble=self._troubled, longest_wait=10.0)
         informer: Informer[Document] = Informer(self._client, POD, field_selector=own, ways=ways)
-        claims = pods.claims
+        claims, runtime = pods.claims, self._choices.runtime
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(informer.run())
             await informer.synced()
@@ -233,9 +237,10 @@ class Agent:
                 async with asyncio.timeout(FIRST_LOOK_SECONDS):
                     await drivers.ready.wait()
             await self._expect(drivers)
-            found = await self._choices.runtime.running()
+            found = await runtime.running()
             running = frozenset(each.id.pod_uid for each in found if each.exit is None)
             await claims.awaken(tuple(view_of(POD, pod) for pod in informer.all()), running)
+            tasks.create_task(claims.accounting.run())
             drivers.listen(came=lambda _name: claims.nudge())
             health.listen(lambda _name: pods.look_again())
             self._measure(pods)
@@ -247,6 +252,7 @@ class Agent:
             if (folder := self._choices.static_pods) is not None:
                 tasks.create_task(StaticPods(self._client, self.name, folder, self._log).run())
             await pods.begun.wait()
+            await fitness.begin(partial(no_room, self._choices.root), claims.trouble, runtime.trouble)
             if not self._choices.claims:
                 self._log.warning("claims are left alone: pods start without devices", node=self.name)
             self._log.info("the agent takes pods", node=self.name, pods=len(informer), logs_at=self.address)

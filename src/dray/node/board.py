@@ -3,7 +3,8 @@
 Theory of operation: the object is made if it is not there; one that is there is adopted, and only what a node
 answers for is changed: labels that say what it is, the fingerprint of its certificate, its status. Labels
 that others set stay. The status is written when something in it changes and every few minutes besides; that
-the node lives is told by its lease, which costs the server less.
+the node lives is told by its lease, which costs the server less. Whether pods can run is told when somebody
+says it (see `fitness`); until then what was said before stays.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import Any, Final
 from dray import __version__
 from dray.api.codec import view_of
 from dray.api.core import Node
+from dray.api.preparation import ACCOUNTED, NO_RESTORE
 from dray.client.caller import TROUBLE
 from dray.client.changes import MergePatch, StrategicPatch
 from dray.client.client import Client
@@ -37,6 +39,7 @@ CERTIFICATE: Final = "dray.dev/serving-certificate"
 """The SHA-256 of the certificate that the agent shows; the server connects to nothing that shows another."""
 LEASES: Final = "kube-node-lease"
 REFRESH_SECONDS: Final = 300.0
+_AT_ONCE_SECONDS: Final = 2.0
 _PAUSE_SECONDS: Final = 2.0
 """Between two writes, so that nobody who says the opposite makes it a race."""
 
@@ -89,9 +92,12 @@ class Board:
         self._log = log
         self._tempo = client.habits.tempo
         self._known: Document = _bare(facts)
-        self._ready: tuple[bool, str] = (True, "")
+        self._ready: tuple[bool, str] | None = None
+        """Whether pods can run, and why not; None while nobody has said."""
         self._changed = asyncio.Event()
         self._listeners: list[Callable[[], None]] = []
+        self._readers: list[Callable[[], None]] = []
+        self._lists = 0
         self.registered = asyncio.Event()
         """Set when the server knows the node."""
 
@@ -101,10 +107,15 @@ class Board:
         seen: Node = view_of(NODE, self._known)
         return seen
 
-    def set_ready(self, ready: bool, message: str = "") -> None:
-        """Say whether pods can run here."""
-        if self._ready != (ready, message):
-            self._ready = (ready, message)
+    async def say_ready(self, ready: bool, why: str = "") -> None:
+        """Say whether pods can run here: at once if the server takes it, and else as soon as it does."""
+        if self._ready == (ready, why):
+            return
+        self._ready = (ready, why)
+        try:
+            async with asyncio.timeout(_AT_ONCE_SECONDS):
+                await self._write()
+        except (*TROUBLE, TimeoutError):
             self._changed.set()
 
     async def run(self) -> None:
@@ -122,21 +133,34 @@ class Board:
         ways = Ways(longest_wait=10.0)
         own = f"metadata.name={self._facts.name}"
         informer: Informer[Document] = Informer(self._client, NODE, field_selector=own, ways=ways)
-        informer.listen(self._see, lambda _before, now: self._see(now), lambda _gone: self._changed.set())
+
+        def see(node: Document) -> None:
+            self._see(node)
+            if self._lists != informer.counts.lists:
+                self._lists = informer.counts.lists
+                for told in self._readers:
+                    told()
+
+        informer.listen(see, lambda _before, now: see(now), lambda _gone: self._changed.set())
         await informer.run()
 
     def _see(self, node: Document) -> None:
         self._known = node
         conditions = (node.get("status") or {}).get("conditions") or ()
-        said = "True" if self._ready[0] else "False"
-        if any(one.get("type") == "Ready" and one.get("status") != said for one in conditions):
-            self._changed.set()
+        if self._ready is not None:
+            said = "True" if self._ready[0] else "False"
+            if any(one.get("type") == "Ready" and one.get("status") != said for one in conditions):
+                self._changed.set()
         for told in self._listeners:
             told()
 
-    def listen(self, changed: Callable[[], None]) -> None:
-        """Be told when somebody has written on the node."""
+    def listen(self, changed: Callable[[], None], read_anew: Callable[[], None]) -> None:
+        """Be told when somebody has written on the node, and when it is another after everything was read anew.
+
+        The server may have another past then.
+        """
         self._listeners.append(changed)
+        self._readers.append(read_anew)
 
     async def register(self) -> None:
         """Make the node or adopt it, however long the server takes; `InputError` when it never will."""
@@ -191,13 +215,12 @@ class Board:
 
 
 def _bare(facts: Facts) -> Document:
-    metadata: Document = {"name": facts.name, "labels": facts.all_labels}
-    if facts.annotations:
-        metadata["annotations"] = facts.annotations
+    notes = {ACCOUNTED: NO_RESTORE, **facts.annotations}
+    metadata: Document = {"name": facts.name, "labels": facts.all_labels, "annotations": notes}
     return {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": {}}
 
 
-def node_status(facts: Facts, known: Document, ready: tuple[bool, str], now: str) -> Document:
+def node_status(facts: Facts, known: Document, ready: tuple[bool, str] | None, now: str) -> Document:
     """The status of a node, from what it is and what it said before."""
     capacity = {**machine_capacity(), "pods": str(facts.max_pods), **facts.capacity}
     status: Document = {
@@ -215,12 +238,13 @@ def node_status(facts: Facts, known: Document, ready: tuple[bool, str], now: str
     return status
 
 
-def _conditions(known: Document, ready: tuple[bool, str], now: str) -> list[Document]:
+def _conditions(known: Document, ready: tuple[bool, str] | None, now: str) -> list[Document]:
     before = {one.get("type"): one for one in (known.get("status") or {}).get("conditions") or ()}
-    well, why = ready
     rows = [(name, False, reason, message) for name, reason, message in _PRESSURES]
-    word = "KubeletReady" if well else "KubeletNotReady"
-    rows.append(("Ready", well, word, why or "the agent takes pods"))
+    if ready is not None:
+        well, why = ready
+        word = "KubeletReady" if well else "KubeletNotReady"
+        rows.append(("Ready", well, word, why or "the agent takes pods"))
     return [
         {
             "type": name,

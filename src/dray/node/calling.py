@@ -43,6 +43,8 @@ class Calling:
         self._lines = lines
         self._published = published
         self._crash = crash
+        self.unkept = ""
+        """Why the record could not be made durable last time; nothing when it could."""
 
     async def keep(self, point: str) -> str:
         """Make the record durable; what keeps us from it, or nothing. `point` is what was done before."""
@@ -50,7 +52,9 @@ class Calling:
         try:
             await self._checkpoint.store(self.record)
         except OSError as trouble:
-            return str(trouble)
+            self.unkept = str(trouble)
+            return self.unkept
+        self.unkept = ""
         self._crash(f"{point}, kept")
         return ""
 

@@ -20,6 +20,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Mapping, Set
 from functools import partial
+from typing import Final
 
 from dray.api.core import Container, Pod
 from dray.client.caller import TROUBLE
@@ -27,6 +28,7 @@ from dray.client.client import Client
 from dray.client.events import EventRecorder
 from dray.client.tempo import Backoff
 from dray.node import inhand, measures, plan
+from dray.node.accounting import Accounting
 from dray.node.admission import admit, is_static
 from dray.node.answers import Ready, Reason, Refusal, Waiting
 from dray.node.calling import Calling
@@ -38,7 +40,7 @@ from dray.node.plan import Call, Wanted
 from dray.node.preparations import Preparations
 from dray.node.published import Published
 from dray.node.record import Record, Stage, User
-from dray.node.recovery import Sight, completed, joined, lives, uncovered
+from dray.node.recovery import Sight, completed, joined, lives, said_before, uncovered
 from dray.node.returning import Returning
 from dray.node.shortfall import ABANDON, readiness, remainder
 from dray.node.telling import Telling
@@ -48,6 +50,7 @@ __all__ = ["ABANDON", "Claims", "OfficeChoices", "Ready", "Reason", "Refusal", "
 
 _UNTIL_RETURNED = (Reason.GIVEN_BACK_FIRST, Reason.DEVICE_HELD)
 """What ends when a claim was given back."""
+_NOT_WRITTEN: Final = "the record of prepared claims cannot be written: {}"
 
 
 class Claims:
@@ -65,8 +68,9 @@ class Claims:
         node = choices.node().metadata.name
         self._checkpoint = Checkpoint(choices.checkpoint)
         self._calling = Calling(self._checkpoint, choices.lines, Published(client, node), choices.crash)
-        self._desk = Desk(choices, self._calling, Preparations(client, node), Telling(recorder))
+        self._desk = Desk(choices, self._calling, Preparations(client, choices.node), Telling(recorder))
         self._returning = Returning(self._desk)
+        self.accounting = Accounting(client, self._desk)
         self._pauses: dict[str, Backoff] = {}
         self._waits_for: dict[str, Reason] = {}
         self._leaving: set[str] = set()
@@ -95,6 +99,11 @@ class Claims:
         """The devices a container has, for health in its status."""
         return inhand.in_hand(self.record, pod_uid, container.resources.claims)
 
+    async def trouble(self) -> str:
+        """What keeps the record from being written, when it could not be the last time and cannot now."""
+        problem = await self._calling.keep("written again") if self._calling.unkept else ""
+        return _NOT_WRITTEN.format(problem) if problem else ""
+
     # Beginning.
 
     async def awaken(self, pods: Iterable[Pod], running: Set[str] = frozenset()) -> None:
@@ -106,7 +115,7 @@ class Claims:
         """
         loaded = await asyncio.to_thread(self._checkpoint.load)
         lost = isinstance(loaded, Lost)
-        record = Record() if isinstance(loaded, Lost) else loaded
+        record = known = Record() if isinstance(loaded, Lost) else loaded
         if isinstance(loaded, Lost) and loaded.why:
             self._choices.log("record is made anew", cause=loaded.why)
         pods = tuple(pod for pod in pods if lives(pod))
@@ -115,10 +124,11 @@ class Claims:
         if sight is not None:
             record = completed(record, sight, lost=lost)
             record = joined(record, (each for each in sight.pods if each[0].metadata.uid in strangers))
+        self._desk.preparations.said |= said_before(known, record, running)
         self._calling.record = plan.awakened(record, self._choices.boot_id)
         problem = await self._calling.keep("awakened")
         if problem:
-            raise OSError(f"the record of prepared claims cannot be written: {problem}")
+            raise OSError(_NOT_WRITTEN.format(problem))
         self._returning.nudge()
 
     async def _sight(
@@ -135,6 +145,9 @@ class Claims:
                 unknown = {each.spec.claim.uid for each in standing or ()} - {c.uid for c in record.claims}
                 if not must and not unknown:
                     return Sight((), standing)
+                if unknown and await self._desk.preparations.unheard():
+                    # Of a past that the server went back to: only who runs is known to use anything of it.
+                    pods = tuple(pod for pod in pods if pod.metadata.uid in strangers)
                 found = [(pod, await find_claims(self._client, pod, record)) for pod in pods]
                 return Sight(tuple(found), standing)
             except TROUBLE as trouble:
@@ -225,7 +238,7 @@ class Claims:
         """What has to be true before drivers are called: it is durable, and the API knows."""
         problem = await self._calling.keep("preparing recorded")
         if problem:
-            return Waiting(Reason.NOT_RECORDED, f"the record of prepared claims cannot be written: {problem}")
+            return Waiting(Reason.NOT_RECORDED, _NOT_WRITTEN.format(problem))
         if announcing:
             uids = {uid for call in calls for uid in call.uids}
             claims = [held for held in self.record.claims if held.uid in uids and not held.classic]
@@ -270,8 +283,7 @@ class Claims:
             self._calling.record = plan.finish(self.record, pod_uid)
             problem = await self._calling.keep("unpreparing recorded")
             if problem:
-                why = f"the record of prepared claims cannot be written: {problem}"
-                return Waiting(Reason.NOT_RECORDED, why)
+                return Waiting(Reason.NOT_RECORDED, _NOT_WRITTEN.format(problem))
             await self._returning.give_back(self.record.left_by(pod_uid), abandon=abandon)
             if any(held.state is Stage.LETTING_GO for held in self.record.claims):
                 # Also what no driver was asked for may have been announced.

@@ -14,7 +14,7 @@ whatever the record says of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
 
 from msgspec.structs import replace
@@ -54,6 +54,15 @@ def completed(record: Record, sight: Sight, *, lost: bool) -> Record:
             if record.claim(held.uid) is None:
                 record = _admitted(record, held)
     return record if sight.standing is None else _doubted(record, sight.standing)
+
+
+def said_before(loaded: Record, record: Record, running: Set[str]) -> set[str]:
+    """The claims of which an earlier agent has told the server, as far as anybody knows.
+
+    What only the server says is not among them, unless somebody runs who uses it.
+    """
+    announced = {held.uid for held in loaded.claims if held.announced}
+    return announced | {held.uid for held in record.claims if not running.isdisjoint(held.pods)}
 
 
 def uncovered(record: Record, pod: Pod) -> bool:

@@ -42,7 +42,13 @@ async def kept(client: Client, facts: Facts) -> asyncio.Task[None]:
 
 def test_a_new_node_says_what_it_is(tmp_path: Path) -> None:
     async def work(stage: Stage) -> None:
-        task = await kept(stage.own, FACTS)
+        board = Board(stage.own, FACTS, silent())
+        task = asyncio.create_task(board.run())
+        await board.registered.wait()
+        node = await stage.admin.get(NODES, NODE)
+        pressures = dict.fromkeys(("MemoryPressure", "DiskPressure", "PIDPressure"), "False")
+        assert {one["type"]: one["status"] for one in node["status"]["conditions"]} == pressures
+        await board.say_ready(True)
         node = await stage.admin.get(NODES, NODE)
         assert node["metadata"]["labels"] == {
             "kubernetes.io/hostname": NODE,
@@ -59,7 +65,6 @@ def test_a_new_node_says_what_it_is(tmp_path: Path) -> None:
         assert {"type": "InternalIP", "address": "10.0.0.7"} in status["addresses"]
         assert status["nodeInfo"]["containerRuntimeVersion"].startswith("process://")
         ready = {one["type"]: one["status"] for one in status["conditions"]}
-        pressures = dict.fromkeys(("MemoryPressure", "DiskPressure", "PIDPressure"), "False")
         assert ready == {**pressures, "Ready": "True"}
 
         async def beats() -> bool:
@@ -116,7 +121,7 @@ def test_a_node_that_somebody_deleted_comes_back(tmp_path: Path, monkeypatch: py
 
         await until(has_its_lease)
         await stage.admin.delete(NODES, NODE)
-        board.set_ready(False, "for a test")
+        await board.say_ready(False, "for a test")
         await until(is_back)
         with suppress(NotFound):
             await stage.admin.delete(LEASES, NODE, "kube-node-lease")
@@ -131,6 +136,7 @@ def test_what_others_write_on_the_node_is_seen_and_what_is_wrong_is_put_right(tm
         board, told = Board(stage.own, FACTS, silent()), asyncio.Event()
         task = asyncio.create_task(board.run())
         await board.registered.wait()
+        await board.say_ready(True)
         board.listen(told.set)
         patch = MergePatch({"metadata": {"annotations": {"dray.dev/abandon-devices": "true"}}})
         await stage.admin.patch(NODES, NODE, patch)

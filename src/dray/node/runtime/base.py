@@ -138,6 +138,10 @@ class Runtime(Protocol):
         """Forget a container: ends it if it runs, and takes away what is kept of it except its log."""
         ...
 
+    async def trouble(self) -> str:
+        """What keeps any container from being started; nothing when nothing does."""
+        ...
+
     async def close(self) -> None:
         """Let go of what this agent holds; containers go on."""
         ...

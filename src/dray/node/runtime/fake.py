@@ -128,5 +128,9 @@ class FakeRuntime:
         await self.stop(container, 0)
         self._containers.pop(container, None)
 
+    async def trouble(self) -> str:
+        """Nothing ever keeps it from pretending."""
+        return ""
+
     async def close(self) -> None:
         """Nothing is held."""

@@ -15,6 +15,7 @@ import os
 import re
 import shutil
 import signal
+import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -167,6 +168,14 @@ class Keepers:
             await self.stop(container, 0)
             await asyncio.to_thread(shutil.rmtree, home, ignore_errors=True)
 
+    def trouble(self) -> str:
+        """What keeps keepers from being started."""
+        if not os.access(self._directory, os.W_OK | os.X_OK):
+            return f"`{self._directory}`, where containers are kept, cannot be written"
+        if not os.access(sys.executable, os.X_OK):
+            return f"`{sys.executable}`, by which containers are kept, cannot be executed"
+        return ""
+
     def close(self) -> None:
         """Let go of what this agent holds; keepers and their containers stay."""
         self._cradle.close()
@@ -282,6 +291,10 @@ class KeptContainers:
     async def remove(self, container: ContainerId) -> None:
         """Forget a container."""
         await self._keepers.remove(container)
+
+    async def trouble(self) -> str:
+        """What keeps any container from being started."""
+        return self._keepers.trouble()
 
     async def close(self) -> None:
         """Let go of what this agent holds; containers go on."""

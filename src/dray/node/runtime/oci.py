@@ -85,6 +85,14 @@ class OciRuntime(KeptContainers):
             return NotStarted("CreateContainerError", str(failed))
         return await self._keepers.start(launch, orders)
 
+    async def trouble(self) -> str:
+        """What keeps any container from being started."""
+        if not os.access(self._program, os.X_OK):
+            return f"the OCI runtime `{self._program}` is gone or cannot be executed"
+        if not self._rootfs.is_dir():
+            return f"`{self._rootfs}`, with the files that containers see, is gone"
+        return await super().trouble()
+
     def _root_of(self, image: str) -> Path | None:
         own = self._rootfs / safe_name(image)
         if image and own.is_dir():
