@@ -243,7 +243,7 @@ async def test_a_share_that_nobody_remembers_counts_as_all_that_is_left() -> Non
         assert (await say(api, word("node-b", "u9", "gpu-0", "lent", shareID=_SHARE))).code == 201
         await account(api, "node-a")
         await account(api, "node-b")
-        part = {"shareID": _SHARE[:-1] + "2", "consumedCapacity": {"memory": "1Gi"}}
+        part: Document = {"shareID": _SHARE[:-1] + "2", "consumedCapacity": {"memory": "1Gi"}}
         refused = await allocate(api, "c0", pool="lent", **part)
         assert causes(refused) == {"DeviceQuarantined"}
         await as_node(api, "node-b").delete(f"{WORDS}/u9.node-b")

@@ -154,13 +154,14 @@ class Board:
         for told in self._listeners:
             told()
 
-    def listen(self, changed: Callable[[], None], read_anew: Callable[[], None]) -> None:
-        """Be told when somebody has written on the node, and when it is another after everything was read anew.
+    def listen(self, changed: Callable[[], None], read_anew: Callable[[], None] | None = None) -> None:
+        """Be told when somebody has written on the node, and when it differs after all was read anew.
 
         The server may have another past then.
         """
         self._listeners.append(changed)
-        self._readers.append(read_anew)
+        if read_anew is not None:
+            self._readers.append(read_anew)
 
     async def register(self) -> None:
         """Make the node or adopt it, however long the server takes; `InputError` when it never will."""

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from dray.api.preparation import ACCOUNTED, NO_RESTORE
 from dray.client.changes import MergePatch, StrategicPatch
 from dray.client.client import Client
 from dray.client.failures import NotFound
@@ -56,7 +57,8 @@ def test_a_new_node_says_what_it_is(tmp_path: Path) -> None:
             "kubernetes.io/arch": FACTS.all_labels["kubernetes.io/arch"],
             "rack": "r1",
         }
-        assert node["metadata"]["annotations"] == {CERTIFICATE: "sha256:" + "ab" * 32}
+        noted = {CERTIFICATE: "sha256:" + "ab" * 32, ACCOUNTED: NO_RESTORE}
+        assert node["metadata"]["annotations"] == noted
         status = node["status"]
         assert (status["capacity"]["cpu"], status["capacity"]["pods"]) == ("64", "7")
         assert status["allocatable"] == status["capacity"]
