@@ -57,4 +57,9 @@ class GateError(InputError):
 
 
 class AllocationFault(DrayError):  # noqa: N818 - a fault of the claim, as the design names it
-    """A claim that no search can answer; names the object, the field and why."""
+    """A claim that no search can answer: which claim, which of its fields or requests, and why."""
+
+    def __init__(self, why: str, *, claim: str = "", field: str = "") -> None:
+        place = (f"claim {claim}" if claim else "", field)
+        super().__init__(": ".join(filter(None, (*place, why))))
+        self.claim, self.field, self.why = claim, field, why

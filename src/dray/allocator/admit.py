@@ -98,9 +98,8 @@ def admit_claims(claims: Sequence[ResourceClaim], gates: GateSet) -> list[Resour
                 places = paths.found(claim, field)
                 says = _REFUSALS.get(field.rpartition(".")[2])
                 if places and says:
-                    raise AllocationFault(
-                        f"claim {named(claim)}: {places[0]}: {says}, but the {gate} feature is disabled"
-                    )
+                    why = f"{says}, but the {gate} feature is disabled"
+                    raise AllocationFault(why, claim=named(claim), field=places[0])
                 admitted[i] = claim = paths.cleared(claim, field)
     return admitted
 

@@ -216,7 +216,7 @@ class _Reader:
         return Rule(self._index, position, match or distinct or "", distinct is not None)
 
     def _fault(self, where: str, why: str) -> AllocationFault:
-        return AllocationFault(f"claim {named(self._claim)}: {where}: {why}")
+        return AllocationFault(why, claim=named(self._claim), field=where)
 
 
 def named(claim: ResourceClaim) -> str:

@@ -7,7 +7,6 @@ gets one story. When nothing fits, `hints` looks for changes, starting from the 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Generator, Iterable, Sequence
 from typing import TypeVar
 
@@ -31,8 +30,6 @@ Steps = Generator[None, None, T]
 
 TALES_IN_FULL = 50
 """How many different shapes get the patience that a full story takes; further ones are told in short."""
-
-_FAULT = re.compile(r"claim (\S+): (.*?): (.*)", re.DOTALL)
 
 
 def diagnose(
@@ -95,13 +92,11 @@ def of_fault(
     fault: AllocationFault, claims: Sequence[ResourceClaim] = (), *, pod: str = "", hints: Sequence[Hint] = ()
 ) -> Diagnosis:
     """The diagnosis of a claim that no node could ever answer."""
-    said = _FAULT.fullmatch(str(fault))
-    claim, field, text = said.groups() if said else ("", "", str(fault))
     return Diagnosis(
         verdict=Verdict.FAULTY,
         pod=pod,
         claims=tuple(named(claim) for claim in claims),
-        fault=Fault(claim=claim, field=field, text=text),
+        fault=Fault(claim=fault.claim, field=fault.field, text=fault.why),
         hints=tuple(hints),
     )
 

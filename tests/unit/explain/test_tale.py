@@ -13,7 +13,7 @@ from dray.allocator.wants import ask_of
 from dray.api.resource import ResourceClaim
 from dray.errors import AllocationFault
 from dray.explain import Outcome, Verdict, diagnose, of_fault, render_text, summary
-from dray.explain.diagnosis import Diagnosis
+from dray.explain.diagnosis import Diagnosis, Fault
 from dray.explain.tale import Tale, tell
 from tests.unit.explain.cluster import Cluster, attribute, claim, first_of, memory, request
 from tests.unit.explain.situations import SITUATIONS
@@ -191,18 +191,27 @@ def test_one_node_that_cannot_be_judged_does_not_spoil_the_others():
 
 
 def test_a_fault_of_the_door_becomes_a_diagnosis():
-    fault = AllocationFault(
-        "claim ml/gpus: spec.devices.requests[0].exactly.adminAccess: asks for admin access"
-    )
+    field = "spec.devices.requests[0].exactly.adminAccess"
+    fault = AllocationFault("asks for admin access: no", claim="ml/gpus", field=field)
+    assert str(fault) == f"claim ml/gpus: {field}: asks for admin access: no"
     found = of_fault(fault, [claim()], pod="ml/train")
-    assert found.fault is not None
-    assert found.fault.field == "spec.devices.requests[0].exactly.adminAccess"
+    assert found.fault == Fault(claim="ml/gpus", field=field, text="asks for admin access: no")
     assert render_text(found).startswith("Pod ml/train can never run as it is\n\n  claim ml/gpus: spec.")
 
 
+def test_a_fault_says_which_claim_and_which_request_whatever_they_are_called():
+    with pytest.raises(AllocationFault) as raised:
+        ask_of([claim(request("a: b", of="gone"))], Cluster().stock.classes.get)
+    found = of_fault(raised.value)
+    assert found.fault == Fault(
+        claim="ml/gpus", field="request `a: b`", text="device class `gone` does not exist"
+    )
+
+
 def test_a_fault_in_other_words_is_kept_as_it_is():
-    found = of_fault(AllocationFault("something else"), [claim()])
-    assert render_text(found) == "Claim ml/gpus can never be allocated as it is\n\n  something else"
+    found = of_fault(AllocationFault("claim x: something: else"), [claim()])
+    assert found.fault == Fault(claim="", field="", text="claim x: something: else")
+    assert render_text(found) == "Claim ml/gpus can never be allocated as it is\n\n  claim x: something: else"
 
 
 def test_a_story_does_not_depend_on_what_was_judged_for_others():
