@@ -146,9 +146,11 @@ class Aftermath:
         """Every page by method and path."""
 
         async def told(request: Request) -> Answer:
+            await self._cache.caught_up()
             return json_answer(self._told())
 
         async def nodes(request: Request) -> Answer:
+            await self._cache.caught_up()
             return json_answer(self._told_all())
 
         async def settle(request: Request) -> Answer:
