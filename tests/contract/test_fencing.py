@@ -80,7 +80,7 @@ async def test_the_devices_of_running_pods_are_free_when_their_node_is_fenced(tm
         assert [(each.device, each.claim) for each in before.stakes] == [(DEVICE, f"default/{name}")]
         assert not await is_gone(here, "p"), "looking changes nothing"
         found, kept = await carried_out(here, fencing)
-        assert (found.stakes, kept) == (before.stakes, [])
+        assert (found.stakes, kept, fencing.removed) == (before.stakes, [], 1)
         assert await is_gone(here, "p")
         report = await here.client.document("/dray/ledger", entries="true")
         assert (report["entries"], report["agrees"]) == ([], True)
@@ -112,7 +112,7 @@ async def test_finalizers_keep_a_pod_and_not_its_devices(tmp_path):
         fencing = Fencing(here.client, "node-a")
         _, kept = await carried_out(here, fencing)
         assert kept == []
-        assert [each.metadata.name for each in fencing.left] == ["p"]
+        assert ([each.metadata.name for each in fencing.left], fencing.removed) == (["p"], 0)
         assert (await here.pod("p")).status.phase == "Failed"
 
 

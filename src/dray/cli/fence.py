@@ -70,7 +70,7 @@ async def _carried_out(fencing: Fencing, name: str, timeout: float) -> int:
     known = await fencing.close()
     # What was found before the question may be old, and from here on no pod comes.
     found = await fencing.find()
-    removed = await fencing.remove(found.pods)
+    await fencing.remove(found.pods)
     await fencing.let_go(found.preparations)
     if known:
         await fencing.note()
@@ -83,7 +83,9 @@ async def _carried_out(fencing: Fencing, name: str, timeout: float) -> int:
     for pod in fencing.left:
         keepers = ", ".join(pod.metadata.finalizers)
         _say(f"pod {pod.metadata.namespace}/{pod.metadata.name} is kept by its finalizers: {keepers}")
-    counts = f"{_many(removed, 'pod')} removed, {_many(len(found.preparations), 'preparation')} deleted"
+    counts = (
+        f"{_many(fencing.removed, 'pod')} removed, {_many(len(found.preparations), 'preparation')} deleted"
+    )
     _say(f"fenced node {name}: {counts}, {_many(len(devices - held), 'device')} free")
     if known:
         _say(f"hint: when it is back, `dray unfence node {name}` lets pods run on it again")

@@ -56,6 +56,11 @@ class Fencing:
         self.left: tuple[Pod, ...] = ()
         """Pods that were removed and are still there, kept by their finalizers."""
 
+    @property
+    def removed(self) -> int:
+        """How many pods were on the node and are gone, whoever was faster."""
+        return len(self._seen) - len(self.left)
+
     async def find(self) -> Found:
         """What the node has; nothing is changed."""
         pods = await self._pods()
@@ -70,9 +75,10 @@ class Fencing:
         now = timestamp(self._clock.now())
         return await self._tainted(lambda taints: fenced(taints, now=now)) is not None
 
-    async def remove(self, pods: Sequence[Pod]) -> int:
-        """Remove pods without asking the node; how many were still there."""
-        return [await self._removed(pod) for pod in pods].count(True)
+    async def remove(self, pods: Sequence[Pod]) -> None:
+        """Remove pods without asking the node."""
+        for pod in pods:
+            await self._remove(pod)
 
     async def let_go(self, preparations: Sequence[Preparation]) -> None:
         """Say in the node's place that it gave everything back."""
@@ -136,7 +142,7 @@ class Fencing:
             return before
         return None
 
-    async def _removed(self, pod: Pod) -> bool:
+    async def _remove(self, pod: Pod) -> None:
         metadata, why = pod.metadata, f"node {self._name} was fenced"
         over = reservation.is_over(pod)
         # Told before it goes: whoever waits for it hears how it ended, and finalizers keep no devices.
@@ -149,8 +155,7 @@ class Fencing:
             how = Deletion(uid=metadata.uid, grace=0)
             await self._client.delete(Pod, metadata.name, metadata.namespace, how)
         except (NotFound, Conflict):
-            return False  # the pod is gone, or another one has its name
-        return True
+            return  # the pod is gone, or another one has its name
 
     async def _remove_newcomers(self) -> None:
         node, pods = await self._node(), await self._pods()
@@ -158,7 +163,7 @@ class Fencing:
         for pod in pods:
             # Whoever tolerates the taint came in spite of it.
             if node is not None and pod.metadata.uid not in self._seen and is_unwelcome(pod, node):
-                await self._removed(pod)
+                await self._remove(pod)
 
     async def _pods(self) -> list[Pod]:
         """Pods of the node that did not end, or that nobody lets go."""
