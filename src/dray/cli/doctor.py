@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from dray.cli import doctor_audit, doctor_ledger
+from dray.cli import doctor_audit, doctor_ledger, doctor_restore
 
 
 @click.group("doctor", no_args_is_help=True)
@@ -14,3 +14,4 @@ def command() -> None:
 
 command.add_command(doctor_audit.command)
 command.add_command(doctor_ledger.command)
+command.add_command(doctor_restore.command)

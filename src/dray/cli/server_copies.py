@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from uuid import uuid4
 
 import click
 
@@ -66,7 +67,9 @@ async def _fetch(target: Path, kubeconfig: str, context: str) -> str:
 def restore(source: Path, data_dir: Path, store: str, force: bool) -> int:
     """Make the store of a server from SOURCE, a copy that `dray server backup` made.
 
-    The server must not run. A damaged copy is refused, and nothing is overwritten without `--force`.
+    The server must not run. A damaged copy is refused, and nothing is overwritten without `--force`. A server
+    that goes on from a copy waits until all nodes have told it what they have in their hands before it gives
+    out what they can reach; `dray doctor restore` tells how far it is.
     """
     from dray.cluster.control import STORE_FILE, prepare_directory
     from dray.store.snapshots import restore as restored
@@ -74,6 +77,15 @@ def restore(source: Path, data_dir: Path, store: str, force: bool) -> int:
     if not store:
         prepare_directory(data_dir)
     address = store or str(data_dir / STORE_FILE)
-    revision = done(restored(source, address, force=force))
+    revision = done(restored(source, address, force=force, also=_mark()))
     click.echo(f"restored {source} into {address} at revision {revision}")
     return 0
+
+
+def _mark() -> dict[bytes, bytes]:
+    """What tells the server, and through it every node, that this is another past."""
+    from dray.claims.restored import KEY, Restored, mark_bytes
+    from dray.clock import SystemClock, timestamp
+
+    at = timestamp(SystemClock().now())
+    return {KEY: mark_bytes(Restored(id=str(uuid4()), at=at))}

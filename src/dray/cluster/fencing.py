@@ -17,7 +17,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from dray.api.core import Node, Pod, Taint
-from dray.api.preparation import Preparation
+from dray.api.preparation import ACCOUNTED, RESTORED_PAGE, Preparation
 from dray.api.resource import ResourceClaim
 from dray.claims import reservation
 from dray.claims.stakes import Kept, Scene, Stake, at_stake, in_ledger, kept
@@ -91,8 +91,12 @@ class Fencing:
 
     async def note(self) -> None:
         """Write on the node when it was fenced."""
-        change = {"metadata": {"annotations": {FENCED_AT: timestamp(self._clock.now())}}}
-        await self._client.patch(Node, self._name, MergePatch(change))
+        notes = {FENCED_AT: timestamp(self._clock.now())}
+        restore = await self._restored()
+        if restore:
+            # Nor has it anything in its hands of which a server that was restored does not know.
+            notes[ACCOUNTED] = restore
+        await self._client.patch(Node, self._name, MergePatch({"metadata": {"annotations": notes}}))
 
     async def settle(
         self, stakes: Sequence[Stake], seconds: float, waiting: Callable[[Sequence[Kept]], None]
@@ -190,6 +194,13 @@ class Fencing:
     async def _scene(self) -> Scene:
         claims = (await self._client.list(ResourceClaim)).items
         return Scene(self._name, {claim.metadata.uid: claim for claim in claims}, self._seen)
+
+    async def _restored(self) -> str:
+        """From which restore the server goes on, if from any."""
+        try:
+            return str((await self._client.document(RESTORED_PAGE))["id"])
+        except NotFound:
+            return ""
 
     async def _ledger(self) -> list[Stake]:
         try:

@@ -1,0 +1,56 @@
+"""A server in another thread, for commands that reach it as anybody would."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from dray.client.client import Client
+from dray.client.http import Http
+from dray.client.kubeconfig import find_access
+from dray.cluster.control import ServerOptions, serving
+
+
+@contextmanager
+def served(directory: Path) -> Iterator[Path]:
+    """The kubeconfig of a server that runs while the block lasts."""
+    started: list[Path] = []
+    ready = threading.Event()
+    loop = asyncio.new_event_loop()
+    stop = asyncio.Event()
+
+    async def run() -> None:
+        try:
+            async with serving(ServerOptions(directory, port=0)) as running:
+                started.append(running.kubeconfig)
+                ready.set()
+                await stop.wait()
+        finally:
+            ready.set()
+
+    thread = threading.Thread(target=lambda: loop.run_until_complete(run()))
+    thread.start()
+    assert ready.wait(60)
+    try:
+        yield started[0]
+    finally:
+        loop.call_soon_threadsafe(stop.set)
+        thread.join(60)
+        loop.close()
+
+
+def through(kubeconfig: Path, story: Callable[[Client], Any]) -> Any:
+    """What somebody does at a server."""
+
+    async def told() -> Any:
+        client = Client(Http(find_access(str(kubeconfig))))
+        try:
+            return await story(client)
+        finally:
+            await client.close()
+
+    return asyncio.run(told())
