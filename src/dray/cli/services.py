@@ -67,6 +67,13 @@ _SERVING = (
         metavar="NAME=VALUE",
         help="Set a limit, for example `max-watches=2000`; docs/reference/server-limits.md has them all.",
     ),
+    click.option(
+        "--webhook-service",
+        "webhook_services",
+        multiple=True,
+        metavar="NAMESPACE/NAME=HOST:PORT",
+        help="Where the service of an admission webhook answers: there is no cluster network to find it in.",
+    ),
 )
 
 _LOG_FORMAT = click.option(
@@ -125,10 +132,12 @@ def chosen_server(chosen: dict[str, Any]) -> ServerOptions:
     """The server that was chosen, with its gates and its log."""
     from dray.cluster.control import ServerOptions
     from dray.server.limits import parsed
+    from dray.server.webhooks.addresses import parsed as addresses
 
     log = chosen_log(chosen)
     directory, limits = chosen.pop("data_dir"), parsed(chosen.pop("limits"))
-    return ServerOptions(directory, log=log, limits=limits, **chosen)
+    services = addresses(chosen.pop("webhook_services"))
+    return ServerOptions(directory, log=log, limits=limits, webhook_services=services, **chosen)
 
 
 def run(work: Coroutine[Any, Any, None]) -> None:

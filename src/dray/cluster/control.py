@@ -32,6 +32,7 @@ from dray.server.call import MASTERS
 from dray.server.httpd import Httpd, listen
 from dray.server.limits import Limits
 from dray.server.metrics import CONNECTIONS
+from dray.server.webhooks.addresses import Addresses
 from dray.store import Store, open_store
 from dray.telemetry.logs import Log, silent
 from dray.telemetry.metrics import Metrics
@@ -68,6 +69,8 @@ class ServerOptions:
     ledger: bool = True
     limits: Limits = field(default_factory=Limits)
     log: Log = field(default_factory=silent)
+    webhook_services: Addresses = field(default_factory=dict)
+    """Where services are behind which admission webhooks answer."""
 
 
 @dataclass(frozen=True)
@@ -114,6 +117,7 @@ async def _answering(
         options.anonymous,
         options.ledger,
         options.limits,
+        webhook_services=options.webhook_services,
     )
     server = ApiServer(store, choices)
     async with server.running() as app:

@@ -68,6 +68,10 @@ from dray.server.showing import Showing
 from dray.server.taintreach import TaintReach
 from dray.server.upkeep import begin_with, first_documents, forget_the_past
 from dray.server.watching import Watching
+from dray.server.webhooks.addresses import Addresses, Reachable
+from dray.server.webhooks.admission import Admission
+from dray.server.webhooks.calling import Caller
+from dray.server.webhooks.telling import Telling
 from dray.server.writing import Surroundings, Writing
 from dray.store import Store
 from dray.store.errors import Closed
@@ -92,6 +96,8 @@ class Choices:
     """Only tests switch the ledger off, to show what it is good for."""
     limits: Limits = field(default_factory=Limits)
     clock: Clock = field(default_factory=SystemClock)
+    webhook_services: Addresses = field(default_factory=dict)
+    """Where services are behind which admission webhooks answer."""
 
 
 class Door:
@@ -121,6 +127,7 @@ class ApiServer:
         self.cache = Cache(store)
         self.metrics = Metrics()
         self._audit = AuditLog(choices.audit, choices.clock)
+        self._webhooks = Caller(choices.webhook_services)
         self._watchdog = Watchdog(self.cache, store, self._compared)
         self._quotas = Quotas(self.cache, on_denied=partial(self.metrics.count, names.QUOTA_DENIED))
         self._aftermath = Aftermath(self.cache, choices.clock, choices.limits.restored_seconds)
@@ -143,6 +150,7 @@ class ApiServer:
                 self.end_watches()
                 for task in running:
                     task.cancel()
+                await self._webhooks.close()
                 await self._audit.close()
 
     def _assembled(self) -> tuple[App, list[Coroutine[Any, Any, None]]]:
@@ -162,6 +170,7 @@ class ApiServer:
             choices.limits.max_object_bytes,
             self._audit.inside,
         )
+        registry.admission = self._admission()
         service = self._service(registry, reviewing)
         served = [kind for kind in KINDS if choices.gates.serves(kind)]
         app = App(
@@ -206,6 +215,11 @@ class ApiServer:
         """Count a request or connection beyond a limit."""
         self.metrics.count(names.REFUSED, limit)
 
+    def _admission(self) -> Admission:
+        choices = self._choices
+        told = Telling(self.metrics, choices.log, self._audit).told
+        return Admission(self.cache, self._webhooks, told, choices.clock, uids().__next__)
+
     def _noted(self, committed: bool, seconds: float) -> None:
         self.metrics.count(names.COMMITS if committed else names.CONFLICTS)
         if committed:
@@ -221,6 +235,7 @@ class ApiServer:
             *confinement(cache, access),
             Guard(cache, aftermath=self._aftermath, enforced=self._choices.ledger, on_denied=denied),
             self._quotas,
+            Reachable(self._choices.webhook_services),
         ]
 
     def _service(self, registry: Registry, reviewing: Reviewing) -> Service:

@@ -22,6 +22,8 @@ from dray.server.writing import Writing
 from dray.values.labels import LabelSelector, LabelSelectorError
 
 _BUDGET = known_kind("policy", "PodDisruptionBudget")
+_BINDING = ("", "v1", "Binding")
+_EVICTION = ("policy", "v1", "Eviction")
 
 
 class Errands:
@@ -33,7 +35,8 @@ class Errands:
 
     async def bind(self, request: Request, kind: Kind) -> Written:
         """Write the node into a pod, once."""
-        call, binding = request.call, options(request)
+        call = request.call
+        binding = await self._writing.registry.admission.errand(request, kind, _BINDING, options(request))
         node, metadata = _node_of(binding), _metadata_of(binding)
         name = call.name or str(metadata.get("name") or "")
         births.check_name(metadata, name)
@@ -86,8 +89,7 @@ class Errands:
     async def evict(self, request: Request, kind: Kind) -> Written:
         """Delete a pod, unless a disruption budget says that it is needed."""
         call, eviction = request.call, options(request)
-        if not isinstance(eviction.get("deleteOptions") or {}, dict):
-            raise invalid_options("Eviction", "deleteOptions", "Invalid value: must be an object")
+        eviction = await self._reviewed(request, kind, eviction)
         births.check_name(_metadata_of(eviction), call.name)
         cache = self._writing.registry.cache
         await cache.caught_up()
@@ -95,8 +97,13 @@ class Errands:
         if pod is None:
             raise not_found(kind, call.name)
         self._check_budgets(pod)
-        wish = sensible(eviction.get("deleteOptions") or {})
+        wish = _wish(eviction)
         return await self._removing.remove(pretended(request, wish), kind, call.namespace, call.name, wish)
+
+    async def _reviewed(self, request: Request, kind: Kind, eviction: dict[str, Any]) -> dict[str, Any]:
+        """An eviction as webhooks make it; it may be a dry run by what it says itself."""
+        asked = pretended(request, _wish(eviction))
+        return await self._writing.registry.admission.errand(asked, kind, _EVICTION, eviction)
 
     def _check_budgets(self, pod: Held) -> None:
         labels = pod.metadata.labels
@@ -113,6 +120,14 @@ class Errands:
                     f"{held.name} allows no disruption now",
                     seconds=10,
                 )
+
+
+def _wish(eviction: Mapping[str, Any]) -> dict[str, Any]:
+    """How an evicted pod is to be deleted."""
+    wish = eviction.get("deleteOptions") or {}
+    if not isinstance(wish, dict):
+        raise invalid_options("Eviction", "deleteOptions", "Invalid value: must be an object")
+    return sensible(wish)
 
 
 def _part(document: Mapping[str, Any], name: str) -> Mapping[str, Any]:

@@ -38,6 +38,8 @@ AUDIT_LINES = "dray_audit_lines_total"
 AUDIT_DROPPED = "dray_audit_lines_dropped_total"
 AUDIT_STUCK = "dray_audit_stuck"
 CONNECTIONS = "dray_open_connections"
+WEBHOOKS = "dray_webhook_requests_total"
+WEBHOOK_SECONDS = "dray_webhook_duration_seconds"
 
 MEASURES = numbers.table(
     Measure(REQUESTS, Sort.COUNTER, "Requests answered", (*_REQUEST, "code")),
@@ -65,6 +67,19 @@ MEASURES = numbers.table(
     Measure(QUOTA_DENIED, Sort.COUNTER, "Objects that a quota refused", ("resource",)),
     Measure(AUDIT_LINES, Sort.COUNTER, "Lines of the audit log"),
     Measure(AUDIT_DROPPED, Sort.COUNTER, "Lines of the audit log that found no room"),
+    Measure(
+        WEBHOOKS,
+        Sort.COUNTER,
+        "Questions to admission webhooks; without an answer a request `failed`, or it was `ignored`",
+        ("webhook", "type", "operation", "outcome"),
+    ),
+    Measure(
+        WEBHOOK_SECONDS,
+        Sort.HISTOGRAM,
+        "Time until an admission webhook had answered, or was given up",
+        ("webhook", "type", "outcome"),
+        _WAIT,
+    ),
     Measure(AUDIT_STUCK, Sort.GAUGE, "1 while the audit log cannot be written"),
 )
 """Every metric of our own; those of the process and its garbage collector come from the Prometheus client."""

@@ -17,7 +17,7 @@ from dray.server.intake import body_document, parsed, strictness, understood
 from dray.server.lives import has_status
 from dray.server.patch import jsonpatch, managed, merge, strategic
 from dray.server.patch.errors import ApplyConflict, PatchError
-from dray.server.registry import Keep, Wanted, Written
+from dray.server.registry import Proposal, Written
 from dray.server.writing import Writing
 
 JSON_PATCH: Final = "application/json-patch+json"
@@ -41,7 +41,7 @@ class Patching:
         if content_type == APPLY_PATCH:
             _check_apply(request)
 
-        def decide(old: Held | None) -> Wanted:
+        def decide(old: Held | None) -> Proposal:
             warnings.clear()
             if content_type == APPLY_PATCH:
                 return self._applied(request, (kind, version), patch, old, warnings)
@@ -54,14 +54,14 @@ class Patching:
             made = understood(kind, version, patched, mode, sound=sound)
             warnings[:] = made.warnings
             births.check_preconditions(kind, old, made.draft.metadata)
-            return self._writing.followed(request, version, made.draft, old, warnings)
+            return self._writing.growth(request, version, made.draft, old, warnings)
 
         written = await self._writing.registry.write(request, kind, call.namespace, call.name, decide)
         return Written(written.held, written.created, written.gone, (*warnings, *written.warnings))
 
     def _applied(
         self, request: Request, spoken: tuple[Kind, str], patch: Any, old: Held | None, warnings: list[str]
-    ) -> Wanted:
+    ) -> Proposal:
         (kind, version), call = spoken, request.call
         body = understood(kind, version, patch, strictness(request))
         warnings[:] = body.warnings
@@ -87,10 +87,9 @@ class Patching:
             if call.subresource or made.draft.metadata.get("uid"):
                 raise not_found(kind, call.name)
             place = (births.placed(kind, made.draft.metadata, call.namespace), call.name)
-            born = self._writing.born(request, version, made.draft, place, warnings)
-            return Keep(born.with_owners(fields))
+            return self._writing.birth(request, version, made.draft, place, warnings, fields)
         births.check_preconditions(kind, old, body.draft.metadata)
-        return self._writing.followed(request, version, made.draft, old, warnings, fields)
+        return self._writing.growth(request, version, made.draft, old, warnings, fields)
 
 
 def parsed_patch(request: Request) -> Any:

@@ -5,6 +5,8 @@ certificate it shows: an annotation that only the node (and an administrator) ca
 The server connects to nothing that shows another. It shows itself with a certificate of its own authority,
 made here and kept in memory, by which the agent knows that rights were already looked at.
 
+The HTTP library is loaded with the first question: not every server is asked for logs.
+
 Rules for this file: nothing of a log is read; what is wrong with a question is said before the node is asked.
 """
 
@@ -17,11 +19,8 @@ import ssl
 import tempfile
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, urlencode
-
-import aiohttp
-from yarl import URL
 
 from dray.api.kinds import known_kind
 from dray.clock import Clock
@@ -31,6 +30,10 @@ from dray.server.call import MASTERS, Answer, Request
 from dray.server.failures import Failure, bad_request, internal, not_found
 from dray.server.held import Held
 from dray.values.names import dns_subdomain
+
+if TYPE_CHECKING:
+    import aiohttp
+    from yarl import URL
 
 IDENTITY: Final = "dray:apiserver"
 """Who asks agents, in the name of everybody who may read logs."""
@@ -59,6 +62,8 @@ class PodLogs:
 
     async def answer(self, request: Request) -> Answer:
         """The log of a container, as a stream of text."""
+        from yarl import URL
+
         call = request.call
         await self._cache.caught_up()
         pod = self._cache.get(_POD, call.namespace, call.name)
@@ -104,6 +109,8 @@ class PodLogs:
         return f"https://{f'[{host}]' if ':' in host else host}:{port}", fingerprint
 
     async def _asked(self, target: URL, fingerprint: bytes, node: str) -> Answer:
+        import aiohttp
+
         session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(ssl=aiohttp.Fingerprint(fingerprint), limit=1),
             cookie_jar=aiohttp.DummyCookieJar(),
@@ -151,6 +158,8 @@ def _showing(credentials: Credentials) -> ssl.SSLContext:
 
 async def _parts(session: aiohttp.ClientSession, response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
     """What the agent sends, while somebody takes it; an agent that breaks off ends it."""
+    import aiohttp
+
     try:
         async for part in response.content.iter_any():
             yield part
@@ -225,6 +234,8 @@ def _invalid(field: str, value: str, what: str) -> Failure:
 
 
 def _silence(node: str, target: URL, silent: BaseException) -> str:
+    import aiohttp
+
     where = f"{target.host}:{target.port}"
     if isinstance(silent, aiohttp.ServerFingerprintMismatch):
         why = f"who answers there is not the agent of the node: another certificate than `{CERTIFICATE}` says"

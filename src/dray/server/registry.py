@@ -5,6 +5,12 @@ as it stands, its answer goes past every rule, and what comes out is one transac
 rules keep in step with it, and a compare for everything that was relied on. When a compare fails, somebody
 was faster: the cache catches up and everything is decided again, until it holds or somebody says no.
 
+Where webhooks are in force, a decision that is theirs to judge comes as a `Proposal`. Those that may change
+it see it first; what comes out is settled as always, and the others see the result. What was admitted holds
+for the object as it was read: when another one was faster there, they are asked anew, and when it was
+elsewhere (a quota, a row of the ledger), the same result is tried again. Nobody else waits meanwhile: who
+asks webhooks takes no turn.
+
 Rules for this file: it knows no kind and no verb; nothing is stored past it.
 """
 
@@ -14,7 +20,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import Final
+from typing import Any, Final, Protocol
 
 import msgspec
 
@@ -26,6 +32,7 @@ from dray.server.drafts import Draft
 from dray.server.failures import conflict, too_large, unavailable
 from dray.server.held import Held, gone, keeper, key
 from dray.server.limits import Limits
+from dray.server.webhooks.subjects import Proposed, Stored, Subject
 from dray.store import Absent, Committed, Compare, Conflict, Delete, Put, Store, Unchanged, Write
 from dray.store.errors import OutcomeUnknown, StoreError, TooLarge
 
@@ -47,11 +54,68 @@ class Same(msgspec.Struct, frozen=True):
 
 
 class Remove(msgspec.Struct, frozen=True):
-    """Delete it."""
+    """Delete it; `draft` is how it would be if it stayed, when an update is what lets it go."""
+
+    draft: Draft | None = None
 
 
 Wanted = Keep | Same | Remove
-Decide = Callable[[Held | None], Wanted]
+
+
+class Proposal(msgspec.Struct, frozen=True):
+    """What a client wants stored, before anybody has judged it."""
+
+    draft: Draft
+    complete: Callable[[Draft], Draft]
+    """Fills in what webhooks may rely on."""
+    settle: Callable[[Draft], Wanted]
+    """Judges it, as it was proposed or as webhooks changed it."""
+
+
+Decide = Callable[[Held | None], Wanted | Proposal]
+
+
+class Visit(Protocol):
+    """Webhooks that are asked about one write."""
+
+    warnings: list[str]
+    deadline: float
+
+    async def mutated(self, subject: Subject | None, old: Stored | None) -> Subject | None: ...
+
+    async def validated(self, subject: Subject | None, old: Stored | None) -> None: ...
+
+
+class Admission(Protocol):
+    """The webhooks in force."""
+
+    @property
+    def hooks(self) -> Sequence[object]: ...
+
+    def visit(
+        self, request: Request, kind: Kind, place: tuple[str, str], old: Held | None, deadline: float = 0.0
+    ) -> Visit | None: ...
+
+    async def errand(
+        self, request: Request, kind: Kind, about: tuple[str, str, str], body: dict[str, Any]
+    ) -> dict[str, Any]: ...
+
+
+class _Nobody:
+    """No webhooks."""
+
+    hooks: Sequence[object] = ()
+
+    def visit(
+        self, request: Request, kind: Kind, place: tuple[str, str], old: Held | None, deadline: float = 0.0
+    ) -> Visit | None:
+        return None
+
+    async def errand(
+        self, request: Request, kind: Kind, about: tuple[str, str, str], body: dict[str, Any]
+    ) -> dict[str, Any]:
+        return body
+
 
 Noted = Callable[[bool, float], None]
 """Told of every transaction: whether it was committed, and how many seconds that took."""
@@ -64,6 +128,29 @@ class Written(msgspec.Struct, frozen=True):
     created: bool = False
     gone: bool = False
     warnings: tuple[str, ...] = ()
+
+
+class _Admitted(msgspec.Struct, frozen=True):
+    """What webhooks admitted, of the object at a revision."""
+
+    hooks: Sequence[object]
+    revision: int
+    wanted: Wanted
+
+
+class _Work(msgspec.Struct):
+    """One write, however often it is tried."""
+
+    request: Request
+    kind: Kind
+    kept: Kind
+    named: tuple[str, str]
+    place: bytes
+    decide: Decide
+    visit: Visit | None = None
+    admitted: _Admitted | None = None
+    waiting: bool = False
+    """Whether others wait for it to end."""
 
 
 class _Turn:
@@ -96,33 +183,81 @@ class Registry:
         self._object_bytes = object_bytes
         self._inside = inside
         self._turns: dict[bytes, _Turn] = {}
+        self.admission: Admission = _Nobody()
+        """Who is asked besides the rules; set once, when the server is put together."""
 
     async def write(self, request: Request, kind: Kind, namespace: str, name: str, decide: Decide) -> Written:
         """Bring one object to what `decide` wants; raises the `Failure` of whoever objects."""
-        place, kept = key(kind, namespace, name), keeper(kind)
+        place = key(kind, namespace, name)
+        work = _Work(request, kind, keeper(kind), (namespace, name), place, decide)
         contended = place
         for attempt in range(ATTEMPTS):
-            if attempt < PATIENT:
-                outcome = await self._attempt(request, kept, (namespace, name), place, decide)
+            work.waiting = attempt >= PATIENT and work.visit is None
+            if not work.waiting:
+                outcome = await self._attempt(work)
             else:
                 async with self._turn(contended):
-                    outcome = await self._attempt(request, kept, (namespace, name), place, decide)
+                    outcome = await self._attempt(work)
             if isinstance(outcome, Written):
                 return outcome
-            contended = outcome.failed[0].compare.key if outcome.failed else place
-            await self._followed(self.cache.reached(outcome.revision))
+            if outcome is not None:
+                contended = outcome.failed[0].compare.key if outcome.failed else place
+                await self._followed(self.cache.reached(outcome.revision))
         raise conflict(kind, name, "too many others write at the same time; try again")
 
-    async def _attempt(
-        self, request: Request, kind: Kind, named: tuple[str, str], place: bytes, decide: Decide
-    ) -> Written | Conflict:
+    async def _attempt(self, work: _Work) -> Written | Conflict | None:
+        """Decide and commit; None when webhooks are to be asked first, while nobody waits."""
         await self._followed(self.cache.caught_up())
-        old = self.cache.at(place)
-        wanted = decide(old)
+        old = self.cache.at(work.place)
+        wanted: Wanted | Proposal | None
+        if self.admission.hooks and work.request.audit_id:
+            wanted = await self._admitted(work, old)
+            if wanted is None:
+                return None
+        else:
+            wanted = work.decide(old)
+            if isinstance(wanted, Proposal):
+                wanted = wanted.settle(wanted.draft)
         if isinstance(wanted, Same):
             assert old is not None
-            return Written(old)
-        return await self._commit(_change(request, kind, named, old, wanted), place)
+            outcome: Written | Conflict = Written(old)
+        else:
+            change = _change(work.request, work.kept, work.named, old, wanted)
+            outcome = await self._commit(change, work.place)
+        if work.visit is not None and work.visit.warnings and isinstance(outcome, Written):
+            told = (*outcome.warnings, *work.visit.warnings)
+            return msgspec.structs.replace(outcome, warnings=told)
+        return outcome
+
+    async def _admitted(self, work: _Work, old: Held | None) -> Wanted | None:
+        """What is wanted, when webhooks have had their say; None when they cannot be asked now."""
+        hooks, revision = self.admission.hooks, 0 if old is None else old.revision
+        known = work.admitted
+        if known is not None and known.hooks is hooks and known.revision == revision:
+            return known.wanted
+        wanted = work.decide(old)
+        proposed = isinstance(wanted, Proposal)
+        visit = None
+        if proposed or work.request.call.verb == "delete":
+            deadline = 0.0 if work.visit is None else work.visit.deadline
+            visit = self.admission.visit(work.request, work.kind, work.named, old, deadline)
+        if visit is None:
+            return wanted.settle(wanted.draft) if isinstance(wanted, Proposal) else wanted
+        work.visit = visit
+        if work.waiting:
+            return None
+        stored = None if old is None else Stored(work.kind, old)
+        if isinstance(wanted, Proposal):
+            subject = Proposed(work.kind, wanted.complete(wanted.draft), wanted.complete)
+            changed = await visit.mutated(subject, stored)
+            # Who changed nothing leaves what was proposed as it came.
+            unchanged = changed is subject or not isinstance(changed, Proposed)
+            wanted = wanted.settle(wanted.draft if unchanged else changed.draft)  # type: ignore[union-attr]
+        else:
+            await visit.mutated(None, stored)
+        await visit.validated(_subject(work.kind, wanted, old) if proposed else None, stored)
+        work.admitted = _Admitted(hooks, revision, wanted)
+        return wanted
 
     async def _commit(self, change: Change, place: bytes) -> Written | Conflict:
         old = change.old
@@ -187,6 +322,15 @@ class Registry:
             turn.users -= 1
             if not turn.users:
                 del self._turns[place]
+
+
+def _subject(kind: Kind, wanted: Wanted, old: Held | None) -> Proposed:
+    """The object as it would be stored."""
+    draft = None if isinstance(wanted, Same) else wanted.draft
+    if draft is None:
+        assert old is not None
+        draft = Draft.of_held(old)
+    return Proposed(kind, draft)
 
 
 def _change(

@@ -28,7 +28,7 @@ from dray.server.importance import ranked
 from dray.server.intake import Taken, placed, taken, unreadable
 from dray.server.lives import MADE_BY_UPDATE, grown, has_status, named, newborn, unsettled
 from dray.server.patch import managed
-from dray.server.registry import Keep, Registry, Remove, Same, Wanted, Written
+from dray.server.registry import Keep, Proposal, Registry, Remove, Same, Wanted, Written
 
 NAME_ATTEMPTS: Final = 8
 
@@ -71,14 +71,58 @@ class Writing:
         namespace = births.placed(kind, body.draft.metadata, request.call.namespace)
         warnings: list[str] = []
 
-        def decide(old: Held | None) -> Wanted:
+        def decide(old: Held | None) -> Proposal:
             if old is not None:
                 raise _NameTaken
             warnings[:] = body.warnings
-            return Keep(self.born(request, version, body.draft, (namespace, name), warnings))
+            return self.birth(request, version, body.draft, (namespace, name), warnings)
 
         written = await self.registry.write(request, kind, namespace, name, decide)
         return _with_warnings(written, warnings)
+
+    def birth(
+        self,
+        request: Request,
+        version: str,
+        draft: Draft,
+        place: tuple[str, str],
+        warnings: list[str],
+        fields: list[dict[str, Any]] | None = None,
+    ) -> Proposal:
+        """A draft proposed as a new object; `fields` are its owners, when known."""
+
+        def complete(draft: Draft) -> Draft:
+            metadata = {**draft.metadata, "namespace": place[0], "name": place[1]}
+            named = draft.with_metadata(metadata)
+            return self._readable(version, draft.kind, lambda: newborn(named)).filled(self.world.now)
+
+        def settle(draft: Draft) -> Wanted:
+            made = self.born(request, version, draft, place, warnings)
+            return Keep(made if fields is None else made.with_owners(fields))
+
+        return Proposal(draft, complete, settle)
+
+    def growth(
+        self,
+        request: Request,
+        version: str,
+        draft: Draft,
+        old: Held,
+        warnings: list[str],
+        fields: list[dict[str, Any]] | None = None,
+    ) -> Proposal:
+        """A draft proposed to follow a stored object; `fields` are its owners, when known."""
+
+        def complete(draft: Draft) -> Draft:
+            before, subresource = Draft.of_held(old), request.call.subresource
+            written = self._readable(version, draft.kind, lambda: _writable(draft, before, subresource))
+            metadata = births.over_time(draft.kind, written.metadata, before.metadata, changed=False)
+            return written.with_metadata(metadata).filled(self.world.now, before)
+
+        def settle(draft: Draft) -> Wanted:
+            return self.followed(request, version, draft, old, warnings, fields)
+
+        return Proposal(draft, complete, settle)
 
     def born(
         self, request: Request, version: str, draft: Draft, place: tuple[str, str], warnings: list[str]
@@ -106,14 +150,14 @@ class Writing:
         namespace = births.placed(kind, body.draft.metadata, call.namespace)
         warnings: list[str] = []
 
-        def decide(old: Held | None) -> Wanted:
+        def decide(old: Held | None) -> Proposal:
             warnings[:] = body.warnings
             if old is None:
                 if named(keeper(kind)) not in MADE_BY_UPDATE or body.draft.metadata.get("uid"):
                     raise not_found(kind, call.name)
-                return Keep(self.born(request, version, body.draft, (namespace, call.name), warnings))
+                return self.birth(request, version, body.draft, (namespace, call.name), warnings)
             births.check_preconditions(kind, old, body.draft.metadata)
-            return self.followed(request, version, body.draft, old, warnings)
+            return self.growth(request, version, body.draft, old, warnings)
 
         written = await self.registry.write(request, kind, namespace, call.name, decide)
         return _with_warnings(written, warnings)
@@ -143,7 +187,7 @@ class Writing:
         if errors:
             raise invalid(kind, old.name, placed(kind, version, errors))
         if _gone(draft):
-            return Remove()
+            return Remove(draft)
         if fields is None:
             fields = managed.updated(
                 kind,

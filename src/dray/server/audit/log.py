@@ -21,6 +21,7 @@ import asyncio
 import contextlib
 import os
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -30,7 +31,17 @@ import msgspec
 
 from dray.clock import Clock
 from dray.server.audit.file import ChainFile
-from dray.server.audit.record import DENIALS, Line, Outcome, by_itself, complete, is_write, received, when
+from dray.server.audit.record import (
+    DENIALS,
+    Line,
+    Outcome,
+    annotated,
+    by_itself,
+    complete,
+    is_write,
+    received,
+    when,
+)
 from dray.server.call import Request
 from dray.server.change import Change
 from dray.server.failures import Failure, unavailable
@@ -151,6 +162,12 @@ class AuditLog:
     def inside(self, change: Change) -> None:
         """Note a change that the server makes by itself, for example what it collects; never refused."""
         line = _ENCODER.encode(by_itself(change, self._clock.now()))
+        if not self._wrote(line) and self._may_note():
+            self._put(_Item(line, None))
+
+    def annotated(self, audit_id: str, annotations: Mapping[str, str]) -> None:
+        """Note what webhooks want to have on record about a request; never refused."""
+        line = _ENCODER.encode(annotated(audit_id, annotations, self._clock.now()))
         if not self._wrote(line) and self._may_note():
             self._put(_Item(line, None))
 

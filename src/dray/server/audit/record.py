@@ -2,12 +2,14 @@
 
 A write leaves two lines: a short one before it is carried out (`received`) and a whole one before it is
 answered (`complete`). A refusal leaves the whole one. Reads that are allowed leave none. What the server
-does by itself leaves one before it is done (`inside`).
+does by itself leaves one before it is done (`inside`). What an admission webhook wants to have on record has
+one of its own, with the id of the request (`annotated`).
 """
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from datetime import datetime
 
 import msgspec
@@ -66,6 +68,7 @@ class Line(msgspec.Struct, frozen=True, omit_defaults=True):
     response: str = ""
     count: int = 0
     note: str = ""
+    annotations: dict[str, str] = {}
 
 
 def is_write(call: Call) -> bool:
@@ -137,6 +140,12 @@ def by_itself(change: Change, now: datetime) -> Line:
         namespace=plain(change.namespace),
         name=plain(change.name),
     )
+
+
+def annotated(audit_id: str, annotations: Mapping[str, str], now: datetime) -> Line:
+    """The line of what webhooks want to have on record about a request."""
+    told = {plain(name): plain(value) for name, value in annotations.items()}
+    return Line(event="annotated", time=when(now), id=plain(audit_id), annotations=told)
 
 
 def hash_of(body: bytes) -> str:

@@ -1,0 +1,1 @@
+"""Webhooks asked, without a network."""
