@@ -16,8 +16,16 @@ from dray.cli.beside import beside_options, stay
     show_default=True,
     help="Also do what kube-controller-manager does elsewhere: default accounts, lost nodes and their pods.",
 )
+@click.option(
+    "--node-silence",
+    type=click.FloatRange(min=1),
+    default=40.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="With --upkeep: a node is lost that gave no sign of life for so long. Agents give one every ten.",
+)
 @beside_options
-def command(upkeep: bool, **chosen: Any) -> int:
+def command(upkeep: bool, node_silence: float, **chosen: Any) -> int:
     """Make claims from templates, and give back and delete what pods no longer need.
 
     Works for dray and for any other Kubernetes API server, through its API alone; deploy/controller.yaml has
@@ -30,4 +38,4 @@ def command(upkeep: bool, **chosen: Any) -> int:
     from dray.cluster.rights import CONTROLLER, UPKEEP
 
     rights = replace(CONTROLLER, rules=(*CONTROLLER.rules, *UPKEEP)) if upkeep else CONTROLLER
-    return stay(rights, controllers, chosen, upkeep=upkeep)
+    return stay(rights, controllers, chosen, upkeep=upkeep, node_silence=node_silence)

@@ -18,6 +18,7 @@ from dray.allocator.admit import Admission
 from dray.client.client import Client
 from dray.cluster.kept import Service
 from dray.controllers import controllers as claim_keeping
+from dray.controllers.nodehealth import SILENCE
 from dray.errors import InputError
 from dray.gates import GateSet
 from dray.placement.profile import Choices, read_choices
@@ -48,6 +49,8 @@ class Component:
     """The lease by which one of several leads; the usual one of the service when empty."""
     upkeep: bool = False
     """Whether the controllers do what `kube-controller-manager` does elsewhere."""
+    node_silence: float = SILENCE
+    """Seconds a node may give no sign of life before it is taken for lost."""
 
 
 class Idle:
@@ -79,6 +82,7 @@ def controllers(client: Client, component: Component) -> Service:
             device_taints=component.gates.enabled("DRADeviceTaints"),
             taint_rules=component.gates.enabled("DRADeviceTaintRules"),
             upkeep=component.upkeep,
+            node_silence=component.node_silence,
             log=component.log,
         ),
     )

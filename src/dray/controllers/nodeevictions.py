@@ -3,7 +3,7 @@
 Theory of operation: when the taints of a node change, its pods are looked at; so is a pod that comes to a
 node with such taints. A pod that must leave later is looked at again then. Deleting is all that is done: a
 pod of a node that is lost stays on its way out until the node itself says that it ended, or an administrator
-fences the node, because until then it may run and use its devices.
+declares the node out of service (see `orphans`), because until then it may run and use its devices.
 
 On a cluster of Kubernetes its own controllers do this; for dray's server it is part of the upkeep.
 """
@@ -89,22 +89,26 @@ class NodeEvictionController:
         pod = self._sights.pods.get(key.name, key.namespace)
         if pod is None:
             return
-        leave = self._judged(pod)
+        leave = self._judged(pod, key)
         left = 0.0 if leave is None else (leave.at - self._clock.now()).total_seconds()
         if leave is None or left > 0:
             await self._evictor.spare(pod)
             if leave is not None:
                 self.queue.add_later(key, left)
-        elif leave.taint.key == UNREACHABLE and self.on_hold():
-            self.queue.add_later(key, HOLD)
         elif await self._evictor.evict(pod, leave.why):
             self._log.info("a pod was evicted", pod=str(key), why=leave.why)
 
-    def _judged(self, pod: Pod) -> Leave | None:
+    def _judged(self, pod: Pod, key: Key) -> Leave | None:
         if pod.metadata.deletion_timestamp is not None or reservation.is_over(pod):
             return None
         node = self._nodes.get(pod.spec.node_name)
-        return None if node is None else must_leave(pod, node.spec.taints)
+        taints = () if node is None else node.spec.taints
+        if self.on_hold():
+            sure = tuple(taint for taint in taints if taint.key != UNREACHABLE)
+            if sure != taints:
+                self.queue.add_later(key, HOLD)
+            taints = sure
+        return must_leave(pod, taints)
 
 
 def _ends_pods(node: Node) -> bool:

@@ -28,7 +28,7 @@ def main() -> int:
     print(f"seed {options.seed}", flush=True)
     tally = _run(SIZES[options.full], options.seed)
     print(f"R-13 {tally}", flush=True)
-    for violation in tally.hall.violations[:20]:
+    for violation in (*tally.hall.violations[:20], *tally.trespass[:20]):
         print(violation, flush=True)
     control = _run(SIZES[False], options.seed, ledger=False)
     print(f"R-13 control, without ledger: {control}", flush=True)

@@ -4,23 +4,26 @@ Theory of operation: there are more pods than devices, so whatever becomes free 
 on another node. Three troubles take turns. Pods are deleted by force: their node lets go a moment later. A
 node is cut off: it is found lost, its pods are deleted by force, and it goes on using what it has until it
 comes back. A node fails and an administrator fences it: what it had is not given to anybody before, and is
-used elsewhere after. The hall (see `machine`) knows who really uses what.
+used elsewhere after; the node comes back, runs nothing while it is fenced, and works again when it is taken
+back. Every second node that fails is deleted before it is fenced. The hall (see `machine`) knows who really
+uses what.
 """
 
 from __future__ import annotations
 
 import asyncio
+import io
 import random
-import sys
 import time
-from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack, suppress
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import AsyncExitStack, redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from dray.api.core import Node, Pod
 from dray.api.preparation import Preparation
 from dray.api.resource import ResourceClaim
+from dray.cli.door import run as typed
 from dray.client.client import Client, Deletion
 from dray.client.failures import NotFound
 from dray.client.http import Http
@@ -29,7 +32,7 @@ from dray.controllers.controllers import Choices, Controllers
 from dray.placement.nodehealth import UNREACHABLE
 from dray.scheduler.loop import Scheduler
 from tests.contract.documents import device_class
-from tests.contract.scheduled import asks, choices, devices_of, exactly
+from tests.contract.scheduled import DRIVER, asks, choices, devices_of, exactly
 from tests.e2e.stage import pod, template
 from tests.faults.ledger.api import Api
 from tests.faults.ledger.campaign import hosted
@@ -39,6 +42,8 @@ POOL = "fabric"
 PATIENCE = 90.0
 LONGEST = 3600.0
 SILENCE = 3.0
+A_WHILE = 1.2
+"""Seconds in which somebody would have given away or used what nobody may, if anybody did."""
 _BRIEFLY = [
     {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 1}
     for key in (UNREACHABLE, "node.kubernetes.io/not-ready")
@@ -67,26 +72,34 @@ class Tally:
     lost: int = 0
     fenced: int = 0
     held_back: int = 0
-    """Devices that a failed node had when it was fenced."""
+    """Devices that failed nodes had."""
     early: int = 0
-    """Devices of those that somebody got before."""
+    """Devices of those that somebody got before the fence."""
+    unsaid: int = 0
+    """Devices of those of which the fence did not say that they are free."""
     reused: int = 0
-    """Devices of those that somebody used after."""
+    """Devices of those that somebody used elsewhere after."""
+    trespass: list[str] = field(default_factory=list)
+    """Pods that were on a node, or used something there, while it was fenced."""
+    returned: int = 0
+    """Failed nodes that used something again once they were back."""
     left: int = 0
     rows: int = 0
     agrees: bool = True
 
     def sound(self) -> bool:
-        well = not self.hall.violations and not self.early and self.reused == self.held_back
-        return well and not self.left and not self.rows and self.agrees
+        wrong = (self.hall.violations, self.early, self.unsaid, self.trespass, self.left, self.rows)
+        all_back = self.reused == self.held_back and self.returned == self.fenced
+        return not any(wrong) and all_back and self.agrees
 
     def __str__(self) -> str:
         return (
             f"{self.hall.begun:,} uses in {self.seconds:.1f} s; {self.forced} pods deleted by force, "
             f"{self.lost} nodes cut off, {self.fenced} nodes failed and fenced; devices used twice at a time "
             f"{len(self.hall.violations)}, given before the fence {self.early}, held back {self.held_back}, "
-            f"used again after {self.reused}; leaked rows {self.rows}, pods left {self.left}, ledger and "
-            f"claims agree: {'yes' if self.agrees else 'NO'}"
+            f"not said to be free {self.unsaid}, used elsewhere after {self.reused}; pods on fenced nodes "
+            f"{len(self.trespass)}, nodes that work again {self.returned}; leaked rows {self.rows}, "
+            f"objects left {self.left}, ledger and claims agree: {'yes' if self.agrees else 'NO'}"
         )
 
 
@@ -137,10 +150,10 @@ class Campaign:
             running = [tasks.create_task(each.run()) for each in self._machines]
             running += (tasks.create_task(scheduler.run()), tasks.create_task(controllers.run()))
             feeding = tasks.create_task(self._feed())
-            for _ in range(self._size.rounds):
-                for trouble in (self._force, self._cut_off, self._fail):
-                    await self._until(self._busy)
-                    await trouble(self._chance.choice(self._machines))
+            for number in range(self._size.rounds):
+                await self._force(await self._somebody())
+                await self._cut_off(await self._somebody())
+                await self._fail(await self._somebody(), deleted=number % 2 == 1)
             self._feeding = False
             await feeding
             await self._drain()
@@ -193,11 +206,16 @@ class Campaign:
             await self._forced(each)
             self.tally.forced += 1
 
-    async def _busy(self) -> bool:
-        """Whether every machine uses something, so that a trouble means something."""
-        return all(self.tally.hall.on(machine.name) for machine in self._machines)
+    async def _somebody(self) -> Machine:
+        """A machine that uses something, so that a trouble means something."""
 
-    async def _until(self, is_so: Callable[[], Awaitable[bool]]) -> bool:
+        async def busy() -> list[Machine]:
+            return [machine for machine in self._machines if self.tally.hall.on(machine.name)]
+
+        assert await self._until(busy), "nothing runs anywhere"
+        return self._chance.choice(await busy())
+
+    async def _until(self, is_so: Callable[[], Awaitable[object]]) -> bool:
         deadline = time.monotonic() + PATIENCE
         while time.monotonic() < deadline:
             if await is_so():
@@ -209,7 +227,7 @@ class Campaign:
 
     async def _force(self, machine: Machine) -> None:
         await self._force_all(machine)
-        await asyncio.sleep(1.0)
+        await asyncio.sleep(A_WHILE)
 
     async def _cut_off(self, machine: Machine) -> None:
         machine.way = Way.CUT
@@ -221,7 +239,7 @@ class Campaign:
         assert await self._until(found_lost), f"{machine.name} is silent, and nobody notices"
         self.tally.lost += 1
         await self._force_all(machine)
-        await asyncio.sleep(1.5)  # time enough to give its devices away, if anybody did
+        await asyncio.sleep(A_WHILE)
         machine.way = Way.UP
 
         async def found_again() -> bool:
@@ -229,19 +247,52 @@ class Campaign:
 
         assert await self._until(found_again), f"{machine.name} is back, and nobody notices"
 
-    async def _fail(self, machine: Machine) -> None:
-        had = {device: use[0] for device, use in self.tally.hall.uses.items() if use[1] == machine.name}
+    async def _fail(self, machine: Machine, *, deleted: bool) -> None:
+        tally, hall = self.tally, self.tally.hall
+        had = {device: use[0] for device, use in hall.uses.items() if use[1] == machine.name}
         machine.switch_off()
-        if self._chance.random() < 0.5:
+        if deleted:
             await self._client.delete(Node, machine.name)
-        await self._force_all(machine)
-        await asyncio.sleep(1.5)
-        self.tally.held_back += len(had)
+        if self._chance.random() < 0.5:
+            await self._force_all(machine)
+        await asyncio.sleep(A_WHILE)
+        tally.held_back += len(had)
         given = await self._given()
-        self.tally.early += sum(1 for device, claim in had.items() if given.get(device, claim) != claim)
-        await self._fence(machine)
-        self.tally.reused += [await self._used_again(device) for device in had].count(True)
+        tally.early += sum(1 for device, claim in had.items() if given.get(device, claim) != claim)
+        before = hall.begun
+        said = await self._typed("fence", machine.name)
+        tally.fenced += 1
+        tally.unsaid += sum(f"{DRIVER}/{pool}/{device} is free" not in said for pool, device in had)
+        tally.reused += await self._used_elsewhere(had, before, machine)
+        await self._come_back(machine, fenced=not deleted)
+
+    async def _used_elsewhere(self, devices: Iterable[Device], since: int, machine: Machine) -> int:
+        """How many of these are used after a moment, and not on a machine."""
+        wanted = {*devices}
+
+        async def used() -> set[Device]:
+            return {use.device for use in self.tally.hall.log[since:] if use.where != machine.name} & wanted
+
+        async def all_used() -> bool:
+            return await used() == wanted
+
+        await self._until(all_used)
+        return len(await used())
+
+    async def _come_back(self, machine: Machine, *, fenced: bool) -> None:
+        tally, hall = self.tally, self.tally.hall
+        before = hall.begun
+
+        async def begun() -> list[str]:
+            return [use.where for use in hall.log[before:] if use.where == machine.name]
+
         machine.way = Way.UP
+        if fenced:
+            await asyncio.sleep(A_WHILE)
+            strays = [f"{each.metadata.name} {each.status}" for each in await self._pods_on(machine)]
+            tally.trespass += [*await begun(), *strays]
+            await self._typed("unfence", machine.name)
+        tally.returned += await self._until(begun)
 
     async def _given(self) -> dict[Device, str]:
         """Devices, and the claims that have them."""
@@ -252,23 +303,16 @@ class Campaign:
                 found[result.pool, result.device] = claim.metadata.uid
         return found
 
-    async def _used_again(self, device: Device) -> bool:
-        async def in_use() -> bool:
-            return device in self.tally.hall.uses
+    async def _typed(self, verb: str, name: str) -> str:
+        """What `dray fence node` or `dray unfence node` says; it must succeed."""
+        more = ("--yes",) if verb == "fence" else ()
+        arguments = (verb, "node", name, "--kubeconfig", self._kubeconfig, *more)
+        said = io.StringIO()
 
-        return await self._until(in_use)
+        def type_it() -> int:
+            with redirect_stdout(said), redirect_stderr(said):
+                return typed(arguments)
 
-    async def _fence(self, machine: Machine) -> None:
-        arguments = ("fence", "node", machine.name, "--kubeconfig", self._kubeconfig, "--yes")
-        process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-m",
-            "dray.cli",
-            *arguments,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-        )
-        said, _ = await process.communicate()
-        # A node whose pods had all ended has nothing in its hands, and may be unknown by now.
-        assert process.returncode in (0, 1), said.decode()
-        self.tally.fenced += process.returncode == 0
+        code = await asyncio.to_thread(type_it)
+        assert code == 0 or not self._ledger, f"{arguments} ended with {code}: {said.getvalue()}"
+        return said.getvalue()

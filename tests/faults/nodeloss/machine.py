@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Iterator
+from collections.abc import Awaitable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import NamedTuple, TypeVar
 
 from dray.api.core import Pod
 from dray.api.meta import ObjectMeta
@@ -33,8 +34,16 @@ LEASES = "kube-node-lease"
 BEAT = 0.4
 SPACE = "default"
 
+T = TypeVar("T")
 Device = tuple[str, str]
 """Pool and name."""
+
+
+class Use(NamedTuple):
+    """That somebody began to use a device."""
+
+    device: Device
+    where: str
 
 
 @dataclass
@@ -43,7 +52,7 @@ class Hall:
 
     uses: dict[Device, tuple[str, str]] = field(default_factory=dict)
     """Device: claim and node."""
-    begun: int = 0
+    log: list[Use] = field(default_factory=list)
     violations: list[str] = field(default_factory=list)
 
     def begin(self, device: Device, claim: str, where: str) -> None:
@@ -51,7 +60,12 @@ class Hall:
         if known is not None and known != (claim, where):
             self.violations.append(f"{device} is used by claim {known[0]} on {known[1]}, and now on {where}")
         self.uses[device] = (claim, where)
-        self.begun += 1
+        self.log.append(Use(device, where))
+
+    @property
+    def begun(self) -> int:
+        """How many uses there were."""
+        return len(self.log)
 
     def end(self, device: Device, claim: str) -> None:
         if self.uses.get(device, ("", ""))[0] == claim:
@@ -82,6 +96,10 @@ class _Running:
     until: float
 
 
+class _PowerFailed(Exception):  # noqa: N818 - what is the case
+    """Nothing goes on where it was."""
+
+
 class Machine:
     """One node."""
 
@@ -91,10 +109,12 @@ class Machine:
         self._heart = Heartbeat(client, name, LEASES, Pulse(name, every=BEAT))
         self._running: dict[str, _Running] = {}
         self._booted = False
+        self._boots = 0
 
     def switch_off(self) -> None:
         """Power fails: nothing runs any more, and nobody is told."""
         self.way = Way.OFF
+        self._boots += 1
         self._hall.power_off(self.name)
         self._running.clear()
         self._booted = False
@@ -103,16 +123,33 @@ class Machine:
         """Be a node, until cancelled."""
         while True:
             if self.way is Way.UP:
-                with suppress(ApiError):
+                with suppress(ApiError, _PowerFailed):
                     await self._live()
             await asyncio.sleep(self._chance.uniform(0.05, BEAT))
+
+    async def _sent(self, call: Awaitable[T]) -> T:
+        """What the API answers; nobody hears it when the power failed meanwhile."""
+        boots = self._boots
+        try:
+            answer = await call
+        except ApiError:
+            self._is_on_since(boots)
+            raise
+        self._is_on_since(boots)
+        return answer
+
+    def _is_on_since(self, boots: int) -> None:
+        if boots != self._boots:
+            raise _PowerFailed
 
     async def _live(self) -> None:
         if not self._booted:
             await self._boot()
-        await self._heart.beat()
+        await self._sent(self._heart.beat())
         mine = Selection(fields=f"spec.nodeName={self.name}")
-        pods = {pod.metadata.uid: pod for pod in (await self._client.list(Pod, SPACE, mine)).items}
+        pods = {
+            pod.metadata.uid: pod for pod in (await self._sent(self._client.list(Pod, SPACE, mine))).items
+        }
         for uid in [*self._running]:
             await self._continue(uid, pods.get(uid))
         for uid, pod in pods.items():
@@ -122,10 +159,10 @@ class Machine:
     async def _boot(self) -> None:
         """Nothing runs after a start: whatever this node had is given back."""
         with suppress(AlreadyExists):
-            await self._client.create(node(self.name))
-        for standing in (await self._client.list(Preparation)).items:
+            await self._sent(self._client.create(node(self.name)))
+        for standing in (await self._sent(self._client.list(Preparation))).items:
             if standing.spec.node_name == self.name:
-                await self._client.delete(Preparation, standing.metadata.name)
+                await self._sent(self._client.delete(Preparation, standing.metadata.name))
         self._booted = True
 
     async def _continue(self, uid: str, pod: Pod | None) -> None:
@@ -139,7 +176,7 @@ class Machine:
             self._hall.end(device, running.claim.metadata.uid)
         del self._running[uid]
         with suppress(NotFound):
-            await self._client.delete(Preparation, self._preparation(running.claim).metadata.name)
+            await self._sent(self._client.delete(Preparation, self._preparation(running.claim).metadata.name))
         if pod is not None:
             await self._finish(pod)
 
@@ -147,10 +184,12 @@ class Machine:
         with suppress(NotFound, Conflict):
             if pod.metadata.deletion_timestamp is not None:
                 how = Deletion(uid=pod.metadata.uid, grace=0)
-                await self._client.delete(POD, pod.metadata.name, SPACE, how)
+                await self._sent(self._client.delete(POD, pod.metadata.name, SPACE, how))
             else:
                 done = MergePatch({"status": {"phase": "Succeeded"}})
-                await self._client.patch(POD, pod.metadata.name, done, SPACE, subresource="status")
+                await self._sent(
+                    self._client.patch(POD, pod.metadata.name, done, SPACE, subresource="status")
+                )
 
     async def _admit(self, pod: Pod) -> None:
         if pod.status.phase in ENDED:
@@ -159,12 +198,12 @@ class Machine:
             await self._finish(pod)
             return
         for name in _claims(pod):
-            await self._start(pod, await self._client.get(ResourceClaim, name, SPACE))
+            await self._start(pod, await self._sent(self._client.get(ResourceClaim, name, SPACE)))
 
     async def _start(self, pod: Pod, claim: ResourceClaim) -> None:
         if claim.status.allocation is None or not is_reserved(claim, pod):
             return
-        await self._client.create(self._preparation(claim))  # who is refused does not begin
+        await self._sent(self._client.create(self._preparation(claim)))  # who is refused does not begin
         devices = tuple((each.pool, each.device) for each in claim.status.allocation.devices.results)
         for device in devices:
             self._hall.begin(device, claim.metadata.uid, self.name)

@@ -20,7 +20,7 @@ def test_small_a_device_comes_back_only_from_a_node_that_let_go_or_was_fenced(tm
     assert (tally.lost, tally.fenced) == (1, 1)
     assert tally.forced > 0
     assert tally.held_back > 0
-    assert tally.sound(), f"{tally}: {tally.hall.violations}"
+    assert tally.sound(), f"{tally}: {tally.hall.violations}, {tally.trespass}"
 
 
 def test_the_hall_sees_a_device_that_two_use() -> None:
@@ -32,5 +32,6 @@ def test_the_hall_sees_a_device_that_two_use() -> None:
     assert len(hall.violations) == 1
     hall.end(("p", "d"), "a")
     assert hall.on("there") == {("p", "d")}
+    assert [use.where for use in hall.log] == ["here", "here", "there"]
     hall.power_off("there")
     assert hall.uses == {}

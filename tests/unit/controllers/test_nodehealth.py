@@ -20,7 +20,7 @@ from dray.client.failures import NotFound, Unreachable
 from dray.client.places import kind_called
 from dray.client.tempo import Tempo
 from dray.client.transport import Request
-from dray.clock import ManualClock
+from dray.clock import ManualClock, timestamp
 from dray.controllers.controllers import Choices, Controllers
 from dray.controllers.nodehealth import BEFORE, LEASES
 from tests.contract.controlled import CONTROLLER, World, pod
@@ -260,6 +260,32 @@ async def test_no_pod_leaves_a_lost_node_while_most_look_lost(tmp_path):
         assert not await here.leaving("p")
         await here.turn(20, *names[:4])
         await here.until(lambda: here.leaving("p"))
+
+
+async def test_a_pod_leaves_a_node_out_of_service_also_while_most_look_lost(tmp_path):
+    async with watch(tmp_path) as here, here.kept():
+        names = [f"n{number}" for number in range(5)]
+        await here.make(*(node(name) for name in names), pod("p"))
+        await here.bind("p", "n4")
+        await here.beat(*names)
+        await here.turn(60, *names[:4])
+        await here.until_tainted("n4", LOST)
+        await here.turn(400, *names[:2])
+        assert not await here.leaving("p")
+        lost = await here.client.get(Node, "n4")
+        since = timestamp(here.clock.now())
+        fence = {"key": "node.kubernetes.io/out-of-service", "effect": "NoExecute", "timeAdded": since}
+        await here.client.patch(Node, "n4", MergePatch({"spec": {"taints": [*lost.spec.taints, fence]}}))
+
+        async def is_gone() -> bool:
+            await here.settle()
+            try:
+                await here.pod("p")
+            except NotFound:
+                return True
+            return False
+
+        await here.until(is_gone)
 
 
 async def test_a_node_that_is_deleted_while_it_is_asked_about_troubles_nobody(tmp_path):
