@@ -137,7 +137,7 @@ run(Bad)
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("no.sock",), "nobody answers at `"),
+        (("no.sock",), "there is no socket `"),
         ((".",), "is a directory with 0 sockets: none; name the one you mean"),
         (("no.sock", "--only", "restrat"), "there is no check `restrat`"),
         (("no.sock", "--restart", "x", "--supervised"), "give --restart or --supervised, not both"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 from pathlib import Path
 
 import click
@@ -23,9 +25,9 @@ def command(name: str, folder: Path | None) -> int:
 
     names = names_of(name)
     where = folder or Path(names.folder)
-    if where.exists() and (not where.is_dir() or any(where.iterdir())):
-        raise InputError(f"`{where}` is there already; nothing was written. Name another directory")
     try:
+        if os.path.lexists(where) and (not where.is_dir() or any(where.iterdir())):
+            raise InputError(f"`{where}` is there already; nothing was written. Name another directory")
         where.mkdir(parents=True, exist_ok=True)
         for file, text in project(names).items():
             with (where / file).open("x", encoding="utf-8", newline="\n") as opened:
@@ -33,5 +35,5 @@ def command(name: str, folder: Path | None) -> int:
             click.echo(str(where / file))
     except OSError as refused:
         raise InputError(f"cannot write to `{where}`: {refused.strerror}") from None
-    click.echo(f"hint: cd {where}; pytest; python {names.module}.py devices", err=True)
+    click.echo(f"hint: cd {shlex.quote(str(where))}; pytest; python {names.module}.py devices", err=True)
     return YES

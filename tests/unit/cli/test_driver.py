@@ -43,6 +43,22 @@ def test_a_project_is_written_where_it_is_wanted(typed: Typed, desk):
     assert "pytest" in made.err
 
 
+def test_a_place_that_cannot_be_written_is_told(typed: Typed, desk):
+    (desk / "file").touch()
+    (desk / "link").symlink_to("nowhere")
+    for place, why in (
+        ("file/below", "cannot write to `file/below`: Not a directory"),
+        ("/proc/nowhere", "cannot write to `/proc/nowhere`: No such file or directory"),
+        ("link", "`link` is there already; nothing was written. Name another directory"),
+    ):
+        made = typed("driver", "new", "gpu.example.com", place)
+        assert (made.code, made.out, made.err) == (2, "", f"dray: {why}\n")
+
+
+def test_the_hint_can_be_typed(typed: Typed, desk):
+    assert "cd 'my drivers/gpu'; " in typed("driver", "new", "gpu.example.com", "my drivers/gpu").err
+
+
 @pytest.mark.parametrize("there", ["file", "folder"])
 def test_what_is_there_is_left_alone(typed: Typed, desk, there):
     place = desk / "gpu-driver"
@@ -67,7 +83,8 @@ def test_an_empty_folder_will_do(typed: Typed, desk):
     [
         ("gpu", "give it a domain that is yours, for example `gpu.example.com`"),
         ("Gpu.example.com", "write it in lower case"),
-        ("gpu_x.example.com", "`gpu_x.example.com` is no name for a driver"),
+        ("gpu_x.example.com", "`gpu_x.example.com` is no name for a driver: a lowercase RFC 1123 subdomain "),
+        ("", "an alphanumeric character; for example `gpu.example.com`\n"),
         ("../gpu.example.com", "is no name for a driver"),
         ("gpu." + "x" * 63 + ".com", "is no name for a driver"),
     ],

@@ -62,7 +62,9 @@ def names_of(name: str) -> Names:
     """The names for a driver; `InputError` when it cannot be called so."""
     faults = driver_name(name)
     if faults:
-        raise InputError(f"`{name}` is no name for a driver: {faults[0].text}")
+        # The words of Kubernetes come with a regular expression.
+        why = faults[0].text.partition(" (e.g. ")[0]
+        raise InputError(f"`{name}` is no name for a driver: {why}; for example `gpu.example.com`")
     if name != name.lower():
         raise InputError(f"`{name}` is no name for a driver here: write it in lower case, as claims do")
     if "." not in name:

@@ -8,6 +8,9 @@ each version is asked for. A call without claims does no harm and shows whether 
 from __future__ import annotations
 
 import asyncio
+import os
+import socket
+import stat
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -150,9 +153,10 @@ def said(refused: grpc.aio.AioRpcError) -> str:
     return f"{refused.code().name}: {details if len(details) <= _LONGEST else details[:_LONGEST] + '…'}"
 
 
-async def registration(socket: Path) -> Any:
+async def registration(place: Path) -> Any:
     """What a registration at this socket says; None when the socket serves none."""
-    async with sockets.channel(socket) as channel:
+    await asyncio.to_thread(_judge, place)
+    async with sockets.channel(place) as channel:
         stub = services.Stub(channel, services.REGISTRATION)
         request = services.REGISTRATION.message("InfoRequest")()
         try:
@@ -160,32 +164,61 @@ async def registration(socket: Path) -> Any:
         except grpc.aio.AioRpcError as refused:
             if refused.code() is grpc.StatusCode.UNIMPLEMENTED:
                 return None
-            raise InputError(f"nobody answers at `{socket}`: {said(refused)}") from None
+            raise InputError(f"no driver answers at `{place}`: {_silence(refused)}") from None
 
 
-async def introduced(socket: Path, driver: str) -> Introduction:
+def _judge(path: Path) -> None:
+    """Whether somebody listens at a socket; `InputError` says what is there otherwise."""
+    length = len(os.fsencode(path))
+    if length > sockets.LONGEST:
+        raise InputError(f"the path of a socket may have {sockets.LONGEST} bytes, `{path}` has {length}")
+    try:
+        if not stat.S_ISSOCK(path.stat().st_mode):
+            raise InputError(f"`{path}` is no socket")
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as line:
+            line.settimeout(PATIENCE)
+            line.connect(os.fspath(path))
+    except FileNotFoundError:
+        raise InputError(f"there is no socket `{path}`; is the driver running?") from None
+    except ConnectionRefusedError:
+        raise InputError(f"nobody listens at `{path}`: the driver that made it has ended") from None
+    except OSError as refused:
+        raise InputError(f"`{path}` cannot be used: {refused.strerror or refused}") from None
+
+
+def _silence(refused: grpc.aio.AioRpcError) -> str:
+    """Why somebody who listens does not answer."""
+    if refused.code() is grpc.StatusCode.UNAVAILABLE:
+        return "what listens there does not speak gRPC, or not in time"
+    if refused.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
+        return f"it does not say who it is within {PATIENCE:g} seconds"
+    return said(refused)
+
+
+async def introduced(place: Path, driver: str) -> Introduction:
     """Who answers at a socket; `InputError` when nobody does, or nobody that we know how to speak to."""
-    told = await registration(socket)
+    told = await registration(place)
     if told is not None:
         if told.type != services.DRA_PLUGIN:
             raise InputError(
-                f"`{told.name}` at `{socket}` is a `{told.type}`; the suite examines drivers that register "
+                f"`{told.name}` at `{place}` is a `{told.type}`; the suite examines drivers that register "
                 f"as `{services.DRA_PLUGIN}` or `{services.RESOURCE_PLUGIN}`"
             )
-        endpoint = Path(told.endpoint) if told.endpoint else socket
+        endpoint = Path(told.endpoint) if told.endpoint else place
         offered = tuple(told.supported_versions)
         versions = await _answered(endpoint)
         return Introduction(str(told.name), endpoint, versions, offered)
     if not driver:
         raise InputError(
-            f"`{socket}` serves no registration, so it does not say whose it is; give --driver NAME"
+            f"`{place}` serves no registration, so it does not say whose it is; give --driver NAME"
         )
-    return Introduction(driver, socket, await _answered(socket))
+    return Introduction(driver, place, await _answered(place))
 
 
 async def _answered(endpoint: Path) -> tuple[str, ...]:
     """The versions in which a socket answers, the preferred one first."""
     found, refusals = [], []
+    await asyncio.to_thread(_judge, endpoint)
     async with sockets.channel(endpoint) as channel:
         for name, service in _VERSIONS.items():
             request = service.methods["NodePrepareResources"].request()
@@ -193,7 +226,7 @@ async def _answered(endpoint: Path) -> tuple[str, ...]:
                 await services.Stub(channel, service).call("NodePrepareResources", request, timeout=PATIENCE)
             except grpc.aio.AioRpcError as refused:
                 if refused.code() is not grpc.StatusCode.UNIMPLEMENTED:
-                    refusals.append(said(refused))
+                    refusals.append(_silence(refused))
                 continue
             found.append(name)
     if not found:
@@ -203,8 +236,8 @@ async def _answered(endpoint: Path) -> tuple[str, ...]:
 
 
 @asynccontextmanager
-async def open_line(socket: Path, driver: str = "") -> AsyncIterator[Line]:
+async def open_line(place: Path, driver: str = "") -> AsyncIterator[Line]:
     """A line to the driver at a socket, of a registration or of its own."""
-    introduction = await introduced(socket, driver)
+    introduction = await introduced(place, driver)
     async with sockets.channel(introduction.endpoint) as channel:
         yield Line(introduction, channel)

@@ -154,7 +154,7 @@ def test_a_socket_that_nobody_serves_is_told(folder):
         async with reaching("inside", folder) as reach:
             await examine(reach.client(), Choices(folder / "no.sock"))
 
-    with pytest.raises(InputError, match=r"nobody answers at `.*no\.sock`"):
+    with pytest.raises(InputError, match=r"there is no socket `.*no\.sock`"):
         done(run())
 
 
