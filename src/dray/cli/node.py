@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from collections.abc import Sequence
 from dataclasses import replace
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from dray.cluster.alone import Working
     from dray.cluster.nodes import NodeOptions
 
+_SHORTEST = "0123456789abcdef.sock"
+"""A socket whose name gave way to a digest of it (see `wire.sockets`)."""
 _FOLDER = click.Path(path_type=Path, file_okay=False)
 
 
@@ -113,6 +116,7 @@ def command(**chosen: Any) -> int:
     access = find_access(chosen.pop("kubeconfig"), chosen.pop("context"))
     metrics = chosen.pop("metrics_address")
     options = replace(_options(chosen), authority=access.ca)
+    _judge_room(options)
     place = Place(access, replace(NODE, node=options.name), elect=False, metrics_address=metrics)
     run(alone(place, lambda client: agent(client, options), lambda working: _tell(options, working)))
     click.echo("stopped", err=True)
@@ -132,6 +136,20 @@ def _options(chosen: dict[str, Any]) -> NodeOptions:
         capacity=_pairs(chosen.pop("capacity"), "--capacity"),
         **chosen,
     )
+
+
+def _judge_room(options: NodeOptions) -> None:
+    """Whether the paths of sockets fit where drivers register; else none ever could."""
+    from dray.errors import InputError
+    from dray.wire.sockets import LONGEST
+
+    registry = (options.registry or options.root / "plugins_registry").resolve()
+    length = len(os.fsencode(registry / _SHORTEST))
+    if length > LONGEST:
+        raise InputError(
+            f"no driver can register in `{registry}`: the path of a socket may have {LONGEST} bytes, "
+            f"and would have {length} there; choose a shorter --root or --plugins-registry"
+        )
 
 
 def _pairs(words: Sequence[str], option: str) -> dict[str, str]:

@@ -25,6 +25,7 @@ from aiohttp import web
 from dray.api.jsontext import write_json
 from dray.driver.reviewing import Checks, NotAReview, reviewed
 from dray.errors import InputError
+from dray.telemetry.endpoint import unbound
 from dray.telemetry.logs import Log, silent
 
 PATH: Final = "/validate"
@@ -61,7 +62,7 @@ async def answering(checks: Checks, where: Listening, log: Log | None = None) ->
         try:
             await web.TCPSite(runner, host, port, ssl_context=context).start()
         except OSError as broken:
-            raise InputError(f"cannot listen on `{where.address}`: {broken.strerror or broken}") from broken
+            raise InputError(f"cannot listen on `{where.address}`: {unbound(broken)}") from broken
         found = runner.addresses[0]
         yield f"{'http' if context is None else 'https'}://{found[0]}:{found[1]}{PATH}"
     finally:

@@ -9,6 +9,7 @@ ends when its container does, or when nobody listens any more.
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from datetime import UTC, datetime, timedelta
@@ -25,6 +26,7 @@ from dray.node.life import Life
 from dray.node.logs import Wanted, follow_log, read_log
 from dray.node.pods import Pods
 from dray.node.restarts import Running, Tale, Waiting
+from dray.telemetry.endpoint import unbound
 from dray.telemetry.logs import Log
 
 PATH: Final = "/containerLogs/{namespace}/{pod}/{container}"
@@ -60,8 +62,9 @@ class Endpoint:
             try:
                 await web.TCPSite(runner, host, port, ssl_context=tls(shown, authority)).start()
             except OSError as refused:
-                why = (refused.strerror or str(refused)).lower()
-                raise InputError(f"cannot listen on {host}:{port}: {why}; choose another --port") from None
+                option = "--port" if refused.errno == errno.EADDRINUSE else "--address"
+                why = f"{unbound(refused)}; choose another {option}"
+                raise InputError(f"cannot listen on {host}:{port}: {why}") from None
             yield int(runner.addresses[0][1]), shown.fingerprint
         finally:
             await runner.cleanup()

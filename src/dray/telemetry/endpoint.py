@@ -43,7 +43,7 @@ async def telling(
         try:
             await web.TCPSite(runner, host, port).start()
         except OSError as broken:
-            raise InputError(f"cannot listen on `{address}`: {broken.strerror or broken}") from broken
+            raise InputError(f"cannot listen on `{address}`: {unbound(broken)}") from broken
         yield _written(runner.addresses[0])
     finally:
         await runner.cleanup()
@@ -74,6 +74,11 @@ def _parted(address: str) -> tuple[str, int]:
     if not colon or not port.isdecimal() or int(port) > 65535:
         raise InputError(f"`{address}` is no address: expected HOST:PORT, such as `127.0.0.1:10259`")
     return host.strip("[]") or "0.0.0.0", int(port)
+
+
+def unbound(refused: OSError) -> str:
+    """Why nobody can listen at an address, without the address: asyncio tells it too."""
+    return (refused.strerror or str(refused)).rpartition(": ")[2].lower()
 
 
 def _written(address: tuple[str, int]) -> str:

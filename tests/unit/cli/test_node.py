@@ -36,6 +36,29 @@ def test_the_help_names_what_survives(capsys: pytest.CaptureFixture[str]) -> Non
         assert word in out
 
 
+KUBECONFIG = """
+apiVersion: v1
+kind: Config
+current-context: c
+contexts: [{name: c, context: {cluster: c, user: u}}]
+clusters: [{name: c, cluster: {server: "https://127.0.0.1:1"}}]
+users: [{name: u, user: {token: t}}]
+"""
+
+
+def test_a_place_without_room_for_sockets_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "config"
+    file.write_text(KUBECONFIG)
+    long = tmp_path / ("x" * 100)
+    for options in (["--root", str(long)], ["--root", str(tmp_path), "--plugins-registry", str(long)]):
+        assert run(["node", "--kubeconfig", str(file), *options]) == 2
+        said = capsys.readouterr().err
+        assert said.startswith(f"dray: no driver can register in `{long}")
+        assert said.endswith("choose a shorter --root or --plugins-registry\n")
+        assert said.count("\n") == 1
+    assert not long.exists()
+
+
 def test_the_oci_runtime_needs_files(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="give them with --rootfs"):
         runtime_of(NodeOptions("n", tmp_path, runtime="oci"))

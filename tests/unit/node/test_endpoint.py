@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -21,6 +22,7 @@ from dray.client.kubeconfig import find_access
 from dray.client.places import kind_called
 from dray.client.transport import Request
 from dray.cluster.inside import Inside
+from dray.errors import InputError
 from dray.node.agent import Agent
 from dray.node.identity import shown_by
 from dray.server.auth.certificates import Certificates
@@ -280,3 +282,24 @@ def test_an_agent_keeps_its_certificate_until_that_nears_its_end(tmp_path: Path)
     assert second.fingerprint != first.fingerprint
     file.write_text("damaged")
     assert shown_by("n", file, now).fingerprint not in (first.fingerprint, second.fingerprint)
+
+
+@pytest.mark.parametrize(
+    ("host", "why"),
+    [
+        ("127.0.0.1", "address already in use; choose another --port"),
+        ("203.0.113.7", "cannot assign requested address; choose another --address"),
+    ],
+)
+def test_where_nobody_can_listen_is_told(tmp_path: Path, host: str, why: str) -> None:
+    async def work(stage: Stage) -> None:
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", 0))
+            taken.listen()
+            port = taken.getsockname()[1]
+            with pytest.raises(InputError) as refused:
+                async with stage.agent(port=port, listen=host):
+                    pass
+            assert str(refused.value) == f"cannot listen on {host}:{port}: {why}"
+
+    played(tmp_path, work)

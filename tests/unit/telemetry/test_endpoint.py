@@ -82,7 +82,7 @@ def test_an_address_in_use_is_told():
     async def both() -> None:
         numbers = Metrics(table(HEIGHT))
         async with telling(numbers, GOOD, address="127.0.0.1:0") as address:
-            with pytest.raises(InputError, match=f"cannot listen on `{address}`"):
+            with pytest.raises(InputError, match=f"cannot listen on `{address}`: address already in use$"):
                 async with telling(numbers, GOOD, address=address):
                     pass
 
