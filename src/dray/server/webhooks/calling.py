@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import importlib
 import ssl
 from typing import TYPE_CHECKING, Final
 
@@ -80,6 +81,9 @@ class Caller:
                 del self._waiting[key]
 
     async def _called(self, hook: Hook, place: _Place, body: bytes, seconds: float) -> bytes | Trouble:
+        if self._session is None:
+            # That takes a good part of a second, the first time; others need not wait for it.
+            await asyncio.to_thread(importlib.import_module, "aiohttp")
         import aiohttp
 
         try:
