@@ -21,11 +21,15 @@ start() {  # start NAME COMMAND...: run a process of its own, and remember it
     echo $! > "$work/$what.pid"
 }
 
+runs() {  # runs PID: whether a process still does something; one that ended and that nobody asked about does not
+    kill -0 "$1" 2> /dev/null && ! grep -qs "^State:.*Z" "/proc/$1/status"
+}
+
 until_says() {  # until_says NAME WORDS: wait for words in what a process says
     count=0
     until grep -q "$2" "$work/$1.log"; do
         count=$((count + 1))
-        if [ $count -gt 600 ] || ! kill -0 "$(cat "$work/$1.pid")" 2> /dev/null; then
+        if [ $count -gt 600 ] || ! runs "$(cat "$work/$1.pid")"; then
             echo "$1 did not start:" >&2
             cat "$work/$1.log" >&2
             exit 1
@@ -39,7 +43,7 @@ stop() {
         if [ -f "$work/$what.pid" ]; then
             pid=$(cat "$work/$what.pid")
             kill "$pid" 2> /dev/null || true
-            while kill -0 "$pid" 2> /dev/null; do sleep 0.1; done
+            while runs "$pid"; do sleep 0.1; done
             rm "$work/$what.pid"
         fi
     done
