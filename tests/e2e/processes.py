@@ -46,6 +46,11 @@ class Process:
             )
         until(lambda: self.log.read_text().count(self.ready) > said, self.log.read_text)
 
+    def send(self, how: signal.Signals) -> None:
+        """Send a signal that does not end it."""
+        assert self._process is not None
+        self._process.send_signal(how)
+
     def stop(self, how: signal.Signals = signal.SIGTERM) -> None:
         if self._process is None:
             return

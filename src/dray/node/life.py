@@ -61,6 +61,8 @@ class Life:
         self._began = moment(shop.now())
         self.vanished = False
         """Whether the server knows no such pod any more."""
+        self.returned: Document | None = None
+        """The pod, when it is bound here again while this life ends: a restored server has it once more."""
         self._telling: asyncio.Task[None] | None = None
         self._told_all = False
         self._claims_ready = False
@@ -73,6 +75,9 @@ class Life:
 
     def see(self, pod: Document) -> None:
         """The pod as it is now."""
+        if self.vanished:
+            self.returned = pod
+            return
         before, self.pod = _grace_in(self.pod), pod
         if _grace_in(pod) != before:
             self.containers.hurry(self._grace())
@@ -81,7 +86,7 @@ class Life:
 
     def vanish(self) -> None:
         """There is no such pod any more."""
-        self.vanished = True
+        self.vanished, self.returned = True, None
         self.containers.hurry(self._grace())
         self._wake.set()
 

@@ -139,6 +139,8 @@ class Pods:
                 self._broke(life.pod, broken)
         if self._lives.get(life.uid) is life:
             del self._lives[life.uid], self._tasks[life.uid]
+            if life.returned is not None:
+                self._begin(life.returned)
 
     def _broke(self, pod: Document, broken: Exception) -> None:
         self._shop.log.error("the life of a pod broke; it begins anew", pod=key_of(pod), error=broken)
@@ -150,6 +152,7 @@ class Pods:
         new = Life(life.pod, self._shop, mine)
         if life.vanished:
             new.vanish()
+            new.returned = life.returned
         self._lives[life.uid] = new
         return new
 

@@ -163,7 +163,7 @@ class Binder:
         """One try to reserve a claim; False when it was another version than we knew."""
         stored = self._judged(claim, pod, node)
         if stored is None:
-            return True
+            return await self._is_still_reserved(claim, pod)
         counted = self._claims.get(stored.metadata.namespace, stored.metadata.name)
         allocation = counted.status.allocation if counted is not None else None
         if allocation is None:
@@ -182,6 +182,17 @@ class Binder:
             self._claims.lost(claim)
             raise Overtaken(f"claim {_named(claim)} was deleted") from None
         return True
+
+    async def _is_still_reserved(self, claim: ResourceClaim, pod: Pod) -> bool:
+        """Whether the server says so, too, when it was not us who reserved a claim for a pod just now.
+
+        A server that was restored from a copy has pods and claims of an earlier time, and of the two we may
+        have seen the pod first.
+        """
+        if (claim.metadata.uid, pod.metadata.uid) in self._ours:
+            return True
+        now = await self._read(claim)
+        return now.status.allocation is not None and reservation.is_reserved(now, pod)
 
     def _judged(self, claim: ResourceClaim, pod: Pod, node: Node) -> ResourceClaim | None:
         """The claim as it is stored, when something is to be written; None when it is the pod's already."""
@@ -232,6 +243,12 @@ class Binder:
 
     async def _read_again(self, claim: ResourceClaim, sent: ResourceClaim, refused: Conflict) -> None:
         """The claim as it is now; a refusal of the very version we sent is a word about its devices."""
+        now = await self._read(claim)
+        if now.metadata.resource_version == sent.metadata.resource_version:
+            raise Overtaken(refused.message) from None
+
+    async def _read(self, claim: ResourceClaim) -> ResourceClaim:
+        """The claim as it is now, or another one of its name."""
         try:
             now = await self._client.get(ResourceClaim, claim.metadata.name, claim.metadata.namespace)
         except NotFound:
@@ -240,8 +257,7 @@ class Binder:
         if now.metadata.uid != claim.metadata.uid:
             self._claims.lost(claim)
         self._claims.saw(now)
-        if now.metadata.resource_version == sent.metadata.resource_version:
-            raise Overtaken(refused.message) from None
+        return now
 
     async def read_again(self, placement: Placement) -> None:
         """No answer came to a write: learn from the server what became of it, however long that takes."""
