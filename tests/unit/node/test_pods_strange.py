@@ -11,6 +11,7 @@ import pytest
 from dray.client.changes import MergePatch
 from dray.client.places import kind_called
 from dray.node.claims import Claims
+from dray.node.pods import Pods
 from dray.node.runtime.base import ContainerId, Exit
 from dray.node.runtime.process import ProcessRuntime
 from dray.node.teller import Teller
@@ -306,5 +307,40 @@ def test_claims_of_a_pod_that_is_gone_are_given_back_after_its_containers_were_s
         async with stage.agent():
             await until(lambda: _is(not stage.driver.held))
             assert tried == [3]
+
+    played(tmp_path, work)
+
+
+def test_a_pod_that_is_bound_here_again_while_it_ends_begins_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A restored server does not know where a pod ran; its scheduler may choose the same node."""
+    kept: list[Pods] = []
+
+    class Kept(Pods):
+        def __init__(self, *given: Any) -> None:
+            super().__init__(*given)
+            kept.append(self)
+
+    monkeypatch.setattr("dray.node.agent.Pods", Kept)
+
+    async def work(stage: Stage) -> None:
+        async with stage.agent():
+            begins = tmp_path / "begins"
+            await stage.create(
+                pod("p", container("c", "sh", "-c", f"echo >> {begins}; exec sleep 600"), claim="g")
+            )
+            await stage.claim("g", "p")
+            seen = await stage.phase("p", "Running")
+            kept[0].vanish(seen)
+            kept[0].see(seen)
+            assert kept[0].life("default", "p") is not None
+
+            async def twice() -> bool:
+                return begins.read_text() == "\n\n"
+
+            await until(twice, begins.read_text)
+            assert stage.driver.asked == ["prepare default/g", "unprepare default/g", "prepare default/g"]
+            await stage.phase("p", "Running")
 
     played(tmp_path, work)

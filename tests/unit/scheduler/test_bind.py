@@ -129,6 +129,28 @@ def test_a_peer_that_gave_the_claim_devices_elsewhere_wins() -> None:
     run(play)
 
 
+def test_what_somebody_else_reserved_is_asked_for_before_the_pod_is_bound() -> None:
+    """A server that goes on from a copy may know less of the claim than we do."""
+
+    async def play() -> None:
+        reserved = replace(
+            PROTECTED,
+            status=replace(
+                PROTECTED.status, allocation=GIVEN, reserved_for=(consumer_of(wanting(name="p").pod),)
+            ),
+        )
+        scene = Scene(reserved)
+        await scene.bind(scene.placed())
+        assert scene.server.bound == [("p", "a")]
+        placement = scene.placed()
+        scene.server.put(PROTECTED)
+        with pytest.raises(Overtaken, match="has lost its devices"):
+            await scene.bind(placement)
+        assert (len(scene.server.bound), scene.server.writes) == (1, [])
+
+    run(play)
+
+
 def test_a_refusal_of_the_very_version_is_a_word_about_devices() -> None:
     async def play() -> None:
         scene = Scene(PROTECTED)
