@@ -48,17 +48,27 @@ def server_options(command: F) -> F:
 
 @asynccontextmanager
 async def reached(kubeconfig: str, context: str) -> AsyncIterator[tuple[Client, Caller]]:
-    """A client of the server, and its caller for paths that are no resources."""
+    """A client of the server, and its caller for paths that are no resources.
+
+    A server that does not answer, or does not know us, is told with the file that names it.
+    """
     from dray.client.caller import Caller, Habits
     from dray.client.client import Client
+    from dray.client.failures import Unauthorized, Unreachable
     from dray.client.http import Http
     from dray.client.kubeconfig import find_access
+    from dray.errors import InputError
 
-    transport = Http(find_access(kubeconfig, context))
+    access = find_access(kubeconfig, context)
+    transport = Http(access)
     habits = Habits()
     client = Client(transport, habits)
     try:
         yield client, Caller(transport, habits)
+    except Unreachable as silent:
+        raise InputError(f"{silent} (`{access.source}` names this server)") from None
+    except Unauthorized:
+        raise InputError(f"{access.server} does not accept the credentials in `{access.source}`") from None
     finally:
         await client.close()
 

@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from dray.cli.door import YES
-from dray.cli.options import output_option
 from dray.cli.report import flat
 from dray.cli.servers import reached, server_options
-from dray.cli.tables import table
+from dray.cli.tables import GAP, table
 
 if TYPE_CHECKING:
-    from dray.cluster.overview import NodeUse, Overview
+    from dray.cluster.overview import NodeUse, Overview, SeatedPod
 
 _CLEAR = "\x1b[H\x1b[2J"
 _SHORTEST = 48
-"""As many characters of a reason are shown; `dray explain` tells it whole."""
+"""Half as many characters of a reason as are shown where nobody knows how many fit."""
+_PAUSE_SECONDS = 1.0
+_ALIVE = ("running", "not ready", "starting")
 
 
 @click.command("status")
@@ -29,7 +31,14 @@ _SHORTEST = 48
 @click.option(
     "-w", "--watch", is_flag=True, help="Show it again whenever something has changed, until Ctrl-C."
 )
-@output_option
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["text", "json", "yaml"]),
+    default="text",
+    show_default=True,
+    help="Text for people, json or yaml for machines.",
+)
 def command(kubeconfig: str, context: str, watch: bool, output: str) -> int:
     """Show the nodes of a cluster with their pods and devices, and the pods that wait.
 
@@ -41,42 +50,62 @@ def command(kubeconfig: str, context: str, watch: bool, output: str) -> int:
 
 
 async def _shown(kubeconfig: str, context: str, *, watch: bool, output: str) -> None:
+    from dray.client.caller import TROUBLE
     from dray.cluster.overview import overview
     from dray.cluster.present import bundle_of
 
     async with reached(kubeconfig, context) as (client, _):
-        before = None
+        before, silent = None, False
         while True:
-            seen = await bundle_of(client)
+            try:
+                seen = await bundle_of(client)
+            except TROUBLE as trouble:
+                if before is None:
+                    raise
+                # Whoever watches wants to see how it goes on.
+                if not silent:
+                    click.echo(flat(f"the server does not answer, still trying: {trouble}"), err=True)
+                silent = True
+                await asyncio.sleep(_PAUSE_SECONDS)
+                continue
+            silent = False
             now = overview(seen.nodes, seen.pods, seen.claims, seen.slices)
             if now != before:
-                _show(now, output, clear=watch and before is not None)
+                _show(now, output, again=before is not None)
             before = now
             if not watch:
                 return
-            await asyncio.sleep(1)
+            await asyncio.sleep(_PAUSE_SECONDS)
 
 
-def _show(now: Overview, output: str, *, clear: bool) -> None:
-    if output == "json":
+def _show(now: Overview, output: str, *, again: bool) -> None:
+    if output != "text":
         from dataclasses import asdict
 
-        from dray.manifests import as_json
+        from dray.manifests import as_json, as_yaml
 
-        click.echo(as_json([asdict(now)]), nl=False)
+        written = as_json([asdict(now)]) if output == "json" else as_yaml([asdict(now)])
+        click.echo(f"---\n{written}" if again and output == "yaml" else written, nl=False)
         return
-    if clear and sys.stdout.isatty():
+    if again and sys.stdout.isatty():
         click.echo(_CLEAR, nl=False)
-    for line in lines(now):
+    for line in lines(now, shutil.get_terminal_size((0, 0)).columns):
         click.echo(line)
 
 
-def lines(now: Overview) -> Iterator[str]:
-    """A cluster as text: a table of nodes, one of pods, and who waits."""
+def lines(now: Overview, width: int = 0) -> Iterator[str]:
+    """A cluster as text: a table of nodes, one of pods, and who waits; it fits `width`, if that is known."""
     if not now.nodes:
         yield "there is no node yet"
     else:
-        yield from table(("node", "state", "pods", "devices"), [_node_row(node) for node in now.nodes])
+        titles = ("node", "state", "pods", "devices")
+        shown = list(table(titles, [row for node in now.nodes for row in _node_rows(node)]))
+        if width and max(map(len, shown)) > width:
+            shown = list(
+                table(titles, [row for node in now.nodes for row in _node_rows(node, together=False)])
+            )
+        yield from shown
+        yield from (flat(f"{node.name} is {node.word}: {node.why}") for node in now.nodes if node.why)
         fenced = next((node.name for node in now.nodes if node.word == "fenced"), "")
         if fenced:
             yield flat(f"hint: `dray unfence node {fenced}` lets pods run there again")
@@ -85,19 +114,40 @@ def lines(now: Overview) -> Iterator[str]:
         yield ""
         rows = [(pod.name, pod.word, node, ", ".join(pod.devices)) for node, pod in placed]
         yield from table(("pod", "state", "node", "devices"), rows)
+        ailing = next((pod for _, pod in placed if pod.why), None)
+        if ailing is not None:
+            yield flat(f"{ailing.name} is {ailing.word}: {ailing.why}")
+            yield flat(f"hint: `kubectl describe {_typed(ailing.name)}` tells what its containers wait for")
     if now.waiting:
         yield ""
-        rows3 = [(pod.name, pod.word, _short(pod.why)) for pod in now.waiting]
+        beside = sum(max(len(flat(text)) for text in texts) + len(GAP) for texts in _beside(now.waiting))
+        room = max(width - beside, _SHORTEST // 2) if width else _SHORTEST * 2
+        rows3 = [(pod.name, pod.word, _short(pod.why, room)) for pod in now.waiting]
         yield from table(("pod", "state", "why"), rows3)
-        yield flat(f"hint: `dray explain pod/{now.waiting[0].name.partition('/')[2]}` tells the whole reason")
+        yield flat(f"hint: `dray explain {_typed(now.waiting[0].name)}` tells the whole reason")
 
 
-def _node_row(node: NodeUse) -> tuple[Any, ...]:
-    devices = "   ".join(
+def _beside(pods: Sequence[SeatedPod]) -> Iterator[list[str]]:
+    """What stands beside the reasons why pods wait."""
+    yield [pod.name for pod in pods]
+    yield [pod.word for pod in pods]
+
+
+def _typed(name: str) -> str:
+    """A pod as one types it."""
+    namespace, _, pod = name.partition("/")
+    return f"pod/{pod}" + (f" -n {namespace}" if namespace != "default" else "")
+
+
+def _node_rows(node: NodeUse, *, together: bool = True) -> Iterator[tuple[str, str, str, str]]:
+    """A row for a node; or, where its devices do not fit beside each other, one for each of its drivers."""
+    devices = [
         f"{flat(pool.driver)} {_bar(len(pool.used), len(pool.used) + len(pool.free))}" for pool in node.pools
-    )
-    running = sum(pod.word in ("running", "starting") for pod in node.pods)
-    return node.name or "(any)", node.word, str(running) if node.name else "", devices
+    ]
+    running = sum(pod.word in _ALIVE for pod in node.pods)
+    first, *more = ["   ".join(devices)] if together else devices or [""]
+    yield node.name or "(any)", node.word, str(running) if node.name else "", first
+    yield from (("", "", "", each) for each in more)
 
 
 def _bar(used: int, total: int) -> str:
@@ -106,6 +156,6 @@ def _bar(used: int, total: int) -> str:
     return f"{few}{used}/{total}"
 
 
-def _short(why: str) -> str:
+def _short(why: str, room: int) -> str:
     line = why.partition("\n")[0]
-    return line if len(line) <= _SHORTEST * 2 else line[: _SHORTEST * 2 - 1] + "…"
+    return line if len(line) <= room else line[: room - 1] + "…"

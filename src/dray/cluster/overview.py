@@ -20,6 +20,9 @@ from dray.placement.nodehealth import UNREACHABLE, ready_of
 NO_NODE: Final = ""
 FENCED: Final = "fenced"
 """The word for a node that was declared out of service."""
+NOT_READY: Final = "not ready"
+"""The word for a node on which nothing could run, and for a pod with a container that does not."""
+LOST: Final = "lost"
 
 
 class DeviceKey(NamedTuple):
@@ -39,7 +42,7 @@ class SeatedPod:
     word: str
     devices: tuple[str, ...] = ()
     why: str = ""
-    """Why it waits, as the pod itself says."""
+    """Why it waits or is not ready, as the pod itself says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +63,8 @@ class NodeUse:
     word: str
     pods: tuple[SeatedPod, ...]
     pools: tuple[PoolUse, ...]
+    why: str = ""
+    """Why it is not ready, or lost, as the node itself says or is said of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,12 +88,13 @@ def overview(
     for pod in sorted(pods, key=lambda each: (each.metadata.namespace, each.metadata.name)):
         seated.setdefault(pod.spec.node_name, []).append(_seated(pod, lambda *key: by_name.get(key)))
     pools = _pools(slices, _taken(held))
-    known = {node.metadata.name: _node_word(node) for node in nodes}
+    known = {node.metadata.name: (_node_word(node), node) for node in nodes}
     names = sorted({*known, *seated, *pools} - {NO_NODE}, key=_natural)
-    rows = [
-        NodeUse(name, known.get(name, "gone"), tuple(seated.get(name, ())), pools.get(name, ()))
-        for name in names
-    ]
+    rows = []
+    for name in names:
+        word, node = known.get(name, ("gone", None))
+        why = _node_why(node) if node is not None and word in (NOT_READY, LOST) else ""
+        rows.append(NodeUse(name, word, tuple(seated.get(name, ())), pools.get(name, ()), why))
     if NO_NODE in pools:
         rows.append(NodeUse(NO_NODE, "", (), pools[NO_NODE]))
     return Overview(tuple(rows), tuple(seated.get(NO_NODE, ())))
@@ -125,6 +131,9 @@ def _seated(pod: Pod, find: Finding) -> SeatedPod:
     devices = () if word in ("done", "failed") else tuple(devices_of(pod, find))
     told = [each.message for each in pod.status.conditions if each.type == "PodScheduled"]
     why = told[0] if word == "waiting" and told else ""
+    if word == "running":
+        unready = [each for each in pod.status.conditions if each.type == "Ready" and each.status == "False"]
+        word, why = (NOT_READY, unready[0].message) if unready else (word, "")
     return SeatedPod(f"{pod.metadata.namespace}/{pod.metadata.name}", word, devices, why)
 
 
@@ -134,10 +143,15 @@ def _node_word(node: Node) -> str:
         return FENCED
     ready = ready_of(node)
     if any(taint.key == UNREACHABLE for taint in node.spec.taints) or (ready and ready.status == "Unknown"):
-        return "lost"
+        return LOST
     if ready and ready.status == "False":
-        return "not ready"
+        return NOT_READY
     return "cordoned" if node.spec.unschedulable else "ready"
+
+
+def _node_why(node: Node) -> str:
+    ready = ready_of(node)
+    return ready.message if ready is not None and ready.status != "True" else ""
 
 
 def _taken(claims: Iterable[ResourceClaim]) -> set[DeviceKey]:

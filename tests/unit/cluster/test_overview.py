@@ -154,8 +154,59 @@ def test_the_page_of_a_cluster() -> None:
         "",
         "POD        STATE     WHY",
         "ml/later   waiting   no device",
-        "hint: `dray explain pod/later` tells the whole reason",
+        "hint: `dray explain pod/later -n ml` tells the whole reason",
     ]
+
+
+def test_what_is_not_ready_says_why() -> None:
+    unready = [{"type": "Ready", "status": "False", "message": "containers with unready status: [c]"}]
+    said = [{"type": "Ready", "status": "False", "message": "runc is gone\nfor good"}]
+    ailing: Node = read(
+        {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}, "status": {"conditions": said}}
+    )
+    seen = overview(
+        [ailing, node("other")],
+        [pod("crashing", "other", "Running", conditions=unready), pod("ending", "n", "Failed")],
+        [],
+        [],
+    )
+    assert [(each.word, each.why) for each in seen.nodes] == [
+        ("not ready", said[0]["message"]),
+        ("ready", ""),
+    ]
+    assert list(lines(seen)) == [
+        "NODE    STATE       PODS",
+        "n       not ready   0",
+        "other   ready       1",
+        "n is not ready: runc is gone\\nfor good",
+        "",
+        "POD           STATE       NODE",
+        "ml/ending     failed      n",
+        "ml/crashing   not ready   other",
+        "ml/crashing is not ready: containers with unready status: [c]",
+        "hint: `kubectl describe pod/crashing -n ml` tells what its containers wait for",
+    ]
+
+
+def test_a_page_fits_the_terminal_it_is_shown_in() -> None:
+    now = overview(
+        [node("a")],
+        [pod("later", conditions=[{"type": "PodScheduled", "message": "no device " * 20}])],
+        [],
+        [pages("one", "x", "y", node="a"), pages("two", "z", node="a")],
+    )
+    assert list(lines(now, 48)) == [
+        "NODE   STATE   PODS   DEVICES",
+        "a      ready   0      gpu.example.com □□ 0/2",
+        "                      gpu.example.com □ 0/1",
+        "",
+        "POD        STATE     WHY",
+        "ml/later   waiting   no device no device no dev…",
+        "hint: `dray explain pod/later -n ml` tells the whole reason",
+    ]
+    wide = list(lines(now, 250))
+    assert wide[1] == "a      ready   0      gpu.example.com □□ 0/2   gpu.example.com □ 0/1"
+    assert wide[4] == "ml/later   waiting   " + ("no device " * 20).strip()
 
 
 def test_a_cluster_without_nodes_says_so() -> None:
