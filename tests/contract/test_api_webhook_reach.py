@@ -90,6 +90,47 @@ def test_selectors_choose_by_labels_of_namespace_and_object():
     asyncio.run(story())
 
 
+def test_conditions_decide_by_request_and_object():
+    async def story() -> None:
+        async with hooked() as world:
+            mine = {
+                "name": "not-the-system",
+                "expression": "!request.userInfo.username.startsWith('system:')",
+            }
+            small = {"name": "large", "expression": "object.spec.devices.requests[0].exactly.count > 1"}
+            await world.configure("validating", "c", world.entry(matchConditions=[mine, small]))
+            many = [{"name": "gpu", "exactly": {"deviceClassName": "gpu.example.com", "count": 2}}]
+            await world.api.as_user("system:kube-scheduler", "system:masters").create(
+                claim("a", requests=many)
+            )
+            assert (await tried(world, claim("b"))).code == 201
+            assert world.hook.order == []
+            # asked in the version of the rule, and judged in it
+            assert (await tried(world, old_claim("c"))).code == 201
+            assert world.hook.order == ["/check"]
+
+    asyncio.run(story())
+
+
+def test_a_condition_that_fails_refuses_or_is_ignored_as_configured():
+    async def story() -> None:
+        async with hooked() as world:
+            broken = [{"name": "broken", "expression": "object.nothing == 1"}]
+            lax = world.entry("/lax", matchConditions=broken, failurePolicy="Ignore")
+            await world.configure("validating", "a", lax)
+            assert (await tried(world, claim("a"))).code == 201
+            await world.configure("validating", "b", world.entry(matchConditions=broken))
+            said = await tried(world, claim("b"))
+            assert (said.code, said.reason) == (500, "InternalError")
+            assert (
+                'failed calling webhook "check.example.com": match condition `broken`: no such key'
+                in said.message
+            )
+            assert world.hook.order == []
+
+    asyncio.run(story())
+
+
 def test_configurations_are_in_force_when_acknowledged_and_out_of_force_when_gone():
     async def story() -> None:
         async with hooked() as world:

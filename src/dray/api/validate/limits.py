@@ -50,6 +50,7 @@ DEVICE_DATA_BYTES: Final = 10 * 1024
 CONDITIONS_PER_DEVICE: Final = 8
 CONDITIONS_PER_RULE: Final = 8
 WEBHOOK_SECONDS: Final = 30
+MATCH_CONDITIONS: Final = 64
 LARGEST_PORT: Final = 65_535
 ADDRESSES_PER_DEVICE: Final = 16
 INTERFACE_NAME_BYTES: Final = 256
@@ -106,6 +107,7 @@ LIMITS: Final = (
     Limit("data a driver reports of a device", DEVICE_DATA_BYTES, "bytes as written"),
     Limit("conditions of an allocated device", CONDITIONS_PER_DEVICE, "conditions"),
     Limit("conditions of a taint rule", CONDITIONS_PER_RULE, "conditions"),
+    Limit("match conditions of a webhook", MATCH_CONDITIONS, "conditions"),
     Limit("time a webhook may take", WEBHOOK_SECONDS, "seconds"),
     Limit("port of a webhook's service", LARGEST_PORT, "as its largest value"),
     Limit("addresses of an allocated device", ADDRESSES_PER_DEVICE, "addresses"),

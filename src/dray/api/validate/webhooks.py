@@ -12,6 +12,7 @@ import msgspec
 
 from dray.api.admission import (
     LabelSelector,
+    MatchCondition,
     MutatingWebhook,
     MutatingWebhookConfiguration,
     RuleWithOperations,
@@ -20,11 +21,12 @@ from dray.api.admission import (
     WebhookClientConfig,
 )
 from dray.api.admission import configuration as words
-from dray.api.fields import ROOT, Path, duplicate, forbidden, invalid, not_supported, required
+from dray.api.admission.conditions import compiled
+from dray.api.fields import ROOT, Path, duplicate, invalid, not_supported, required, too_long
 from dray.api.validate import limits
-from dray.api.validate.rules import OMITTED, Errors, named, one_of
+from dray.api.validate.rules import OMITTED, Errors, each, named, one_of, size
 from dray.values import labels
-from dray.values.names import dns_subdomain
+from dray.values.names import dns_subdomain, qualified_name
 
 _OPERATIONS: Final = (words.CREATE, words.UPDATE, words.DELETE, words.CONNECT, words.ALL)
 _WEBHOOKS = ROOT.field("webhooks")
@@ -64,9 +66,7 @@ def _webhook(webhook: words.Webhook, path: Path) -> Errors:
     yield from _versions(webhook.admission_review_versions, path.field("admissionReviewVersions"))
     yield from _selector(webhook.namespace_selector, path.field("namespaceSelector"))
     yield from _selector(webhook.object_selector, path.field("objectSelector"))
-    if webhook.match_conditions:
-        text = "match conditions are not supported; use rules, namespaceSelector and objectSelector"
-        yield forbidden(path.field("matchConditions"), text)
+    yield from _conditions(webhook.match_conditions, path.field("matchConditions"))
 
 
 def _name(name: str, path: Path) -> Errors:
@@ -169,20 +169,39 @@ def _resources(resources: Sequence[str], path: Path) -> Errors:
     if "*/*" in resources and len(resources) > 1:
         yield invalid(path, list(resources), "if '*/*' is present, must not specify other resources")
         return
-    plain = [each for each in resources if "/" not in each]
+    plain = [entry for entry in resources if "/" not in entry]
     if words.ALL in plain and len(plain) > 1:
         expected = "if '*' is present, must not specify other resources without subresources"
         yield invalid(path, list(resources), expected)
-    for position, each in enumerate(resources):
-        resource, _, subresource = each.partition("/")
-        others = {(*other.partition("/"),)[0::2] for other in resources if other != each and "/" in other}
+    for position, entry in enumerate(resources):
+        resource, _, subresource = entry.partition("/")
+        others = {(*other.partition("/"),)[0::2] for other in resources if other != entry and "/" in other}
         if subresource and subresource != words.ALL and (resource, words.ALL) in others:
             yield invalid(
-                path.index(position), each, f"if '{resource}/*' is present, must not specify {each}"
+                path.index(position), entry, f"if '{resource}/*' is present, must not specify {entry}"
             )
         elif subresource and resource != words.ALL and (words.ALL, subresource) in others:
-            what = f"if '*/{subresource}' is present, must not specify {each}"
-            yield invalid(path.index(position), each, what)
+            what = f"if '*/{subresource}' is present, must not specify {entry}"
+            yield invalid(path.index(position), entry, what)
+
+
+def _conditions(conditions: Sequence[MatchCondition], path: Path) -> Errors:
+    yield from each(conditions, limits.MATCH_CONDITIONS, _condition, path)
+    names = [condition.name for condition in conditions]
+    for position, name in enumerate(names):
+        if name in names[:position]:
+            yield duplicate(path.index(position).field("name"), name)
+
+
+def _condition(condition: MatchCondition, path: Path) -> Errors:
+    yield from named(condition.name, qualified_name, path.field("name"))
+    place, text = path.field("expression"), condition.expression
+    if not text.strip():
+        yield required(place)
+    elif size(text) > limits.EXPRESSION_BYTES:
+        yield too_long(place, limits.EXPRESSION_BYTES)
+    elif isinstance(why := compiled(text), str):
+        yield invalid(place, text, why)
 
 
 def _selector(selector: LabelSelector | None, path: Path) -> Errors:

@@ -35,7 +35,7 @@ _WEBHOOK: Mapping[str, str] = MappingProxyType(
         "Required.",
         "timeoutSeconds": "How long it may take, from 1 to 30 seconds.",
         "admissionReviewVersions": "Versions of AdmissionReview that it understands; `v1` must be there.",
-        "matchConditions": "Expressions that decide whether it is asked. Not supported: must be empty.",
+        "matchConditions": "It is asked only when all these expressions are true.",
     }
 )
 
@@ -71,7 +71,7 @@ WEBHOOKS: Mapping[type, Mapping[str, str]] = MappingProxyType(
         },
         MatchCondition: {
             "name": "Tells the condition from others.",
-            "expression": "A CEL expression.",
+            "expression": "A CEL expression about `request`, `object` and `oldObject`. Required.",
         },
         LabelSelector: {
             "matchLabels": "Labels and the values they must have.",

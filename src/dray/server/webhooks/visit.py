@@ -17,11 +17,12 @@ from typing import Any, Final
 
 import msgspec
 
+from dray.api.admission.conditions import Bindings, bound, met
 from dray.api.admission.configuration import NO_EFFECTS, NONE_ON_DRY_RUN
 from dray.api.admission.matching import Labelled, takes
 from dray.api.admission.review import Question, Ruling, Unclear, asked, denial, ruled
 from dray.api.admission.turns import Turns
-from dray.api.jsontext import write_json
+from dray.api.jsontext import read_json, write_json
 from dray.server.failures import Failure, bad_request, internal, timed_out
 from dray.server.patch import jsonpatch
 from dray.server.patch.errors import PatchError
@@ -74,19 +75,19 @@ class Visit:
         changing = [named for named in self.named if named[0].mutating]
         turns = Turns()
         for position, named in enumerate(changing):
-            if self._takes(named[0], subject, old):
+            if self._takes(named, subject, old):
                 after = await self._changed(named, subject, old)
                 turns.asked(position, curious=named[0].is_curious, changed=after is not subject)
                 subject = after
         for position in turns.due():
-            if self._takes(changing[position][0], subject, old):
+            if self._takes(changing[position], subject, old):
                 subject = await self._changed(changing[position], subject, old)
         return subject
 
     async def validated(self, subject: Subject | None, old: Stored | None) -> None:
         """Ask those that only say yes or no; the first no, in their order, is told."""
         asking = [named for named in self.named if not named[0].mutating]
-        asking = [named for named in asking if self._takes(named[0], subject, old)]
+        asking = [named for named in asking if self._takes(named, subject, old)]
         if len(asking) == 1:
             await self._ask(asking[0], subject, old)
             return
@@ -97,9 +98,23 @@ class Visit:
             if isinstance(answer, BaseException):
                 raise answer
 
-    def _takes(self, hook: Hook, subject: Subject | None, old: Stored | None) -> bool:
+    def _takes(self, named: Named, subject: Subject | None, old: Stored | None) -> bool:
+        """Whether selectors and conditions of a webhook take the object as it is by now."""
+        hook, version = named
         labels = tuple(each.labels for each in (subject, old) if each is not None)
-        return takes(hook.webhook, Labelled(labels[0] if self.is_namespace else self.namespace, labels))
+        home = labels[0] if self.is_namespace else self.namespace
+        if not takes(hook.webhook, Labelled(home, labels)):
+            return False
+
+        def bindings() -> Bindings:
+            request = self._asked("", version, subject, old)["request"]
+            return bound(request, *(read_json(bytes(request[name])) for name in ("object", "oldObject")))
+
+        answer = met(hook.webhook.match_conditions, bindings)
+        if not isinstance(answer, Unclear):
+            return answer
+        self._failed(hook, 0.0, answer.why)
+        return False
 
     async def _changed(self, named: Named, subject: Subject | None, old: Stored | None) -> Subject | None:
         """What one webhook makes of an object: the very same when it changes nothing."""
@@ -138,15 +153,12 @@ class Visit:
                 timed_out(f"the webhooks of this request took more than {ALL_SECONDS:g} seconds")
             )
         uid = self.new_uid()
-        answer = await self.caller.call(hook, self._review(uid, version, subject, old), seconds)
+        answer = await self.caller.call(hook, write_json(self._asked(uid, version, subject, old)), seconds)
         ruling = answer if isinstance(answer, Trouble) else ruled(answer, uid, mutating=hook.mutating)
         took = self.now() - began
         if isinstance(ruling, Trouble | Unclear):
-            self.told.asked(hook, operation, took, "ignored" if hook.may_fail else "failed")
-            self.told.troubled(hook, ruling.why)
-            if hook.may_fail:
-                return None
-            raise self._refused(internal(f'failed calling webhook "{hook.name}": {ruling.why}'))
+            self._failed(hook, took, ruling.why)
+            return None
         self.warnings += ruling.warnings
         self.told.asked(hook, operation, took, "allowed" if ruling.allowed else "denied")
         if ruling.annotations:
@@ -156,12 +168,19 @@ class Visit:
             raise self._refused(Failure(ruling.code, ruling.reason, denial(hook.name, ruling)))
         return ruling
 
-    def _review(self, uid: str, version: str, subject: Subject | None, old: Stored | None) -> bytes:
+    def _failed(self, hook: Hook, took: float, why: str) -> None:
+        """Refuse the request, or go on without a webhook, as its configuration says."""
+        operation = self.question.target.operation
+        self.told.asked(hook, operation, took, "ignored" if hook.may_fail else "failed")
+        self.told.troubled(hook, why)
+        if not hook.may_fail:
+            raise self._refused(internal(f'failed calling webhook "{hook.name}": {why}'))
+
+    def _asked(self, uid: str, version: str, subject: Subject | None, old: Stored | None) -> dict[str, Any]:
         question = msgspec.structs.replace(self.question, version=version)
         new_text = _NULL if subject is None else subject.text(version)
         old_text = _NULL if old is None else old.text(version)
-        review: dict[str, Any] = asked(question, uid, new_text, old_text)
-        return write_json(review)
+        return asked(question, uid, new_text, old_text)
 
     def _refused(self, failure: Failure) -> Failure:
         """A refusal, with the warnings so far: they may be about what is refused."""

@@ -109,9 +109,21 @@ def test_a_sound_webhook_is_accepted(kind):
             {"objectSelector": {"matchExpressions": [{"key": "a", "operator": "Near"}]}},
             "webhooks[0].objectSelector: Invalid value",
         ),
+        ({"matchConditions": [{"expression": "true"}]}, "matchConditions[0].name: Required value"),
+        ({"matchConditions": [{"name": "a"}]}, "matchConditions[0].expression: Required value"),
+        ({"matchConditions": [{"name": "a", "expression": "1"}]}, "must evaluate to bool, not int"),
+        ({"matchConditions": [{"name": "a", "expression": "object."}]}, "compilation failed"),
         (
-            {"matchConditions": [{"name": "a", "expression": "true"}]},
-            "webhooks[0].matchConditions: Forbidden: match conditions are not supported",
+            {"matchConditions": [{"name": "a", "expression": "authorizer.path('/').check('get').allowed()"}]},
+            "undeclared reference to 'authorizer'",
+        ),
+        (
+            {"matchConditions": [{"name": "a", "expression": "true"}] * 2},
+            'matchConditions[1].name: Duplicate value: "a"',
+        ),
+        (
+            {"matchConditions": [{"name": f"n{n}", "expression": "true"} for n in range(65)]},
+            "matchConditions: Too many: 65",
         ),
     ],
 )
