@@ -76,7 +76,8 @@ def lines(report: Mapping[str, Any]) -> Iterator[str]:
         return
     for node in report["awaited"]:
         yield f"node {node} has not said what it has in its hands"
-    waits = f"{len(report['awaited'])} nodes are waited for"
+    count = len(report["awaited"])
+    waits = "1 node is waited for" if count == 1 else f"{count} nodes are waited for"
     if report["seconds"]:
         waits += f", and {report['seconds']:g} seconds for nodes that the copy does not know"
     yield f"restored at {report['at']}: {waits}"
