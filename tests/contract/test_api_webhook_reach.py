@@ -8,7 +8,7 @@ import base64
 from dray.store.memory import MemoryStore
 from tests.contract.api import path
 from tests.contract.documents import claim, config, namespace, node, old_claim, pod
-from tests.contract.hooked import CONFIG_RULE, SERVICE, home, hooked, patched, tried
+from tests.contract.hooked import CONFIG_RULE, SERVICE, home, hooked, labelled, patched, tried
 
 CLAIMS = path("resourceclaims")
 CONFIGS = path("configmaps")
@@ -61,6 +61,26 @@ def test_subresources_are_asked_about_where_rules_name_them():
                 ("CREATE", "binding", "Binding", "p"),
                 ("CREATE", "eviction", "Eviction", "p"),
             ]
+
+    asyncio.run(story())
+
+
+def test_a_pod_that_a_webhook_changed_is_as_important_as_its_class_says():
+    async def story() -> None:
+        async with hooked() as world:
+            high = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "value": 1000}
+            where = "/apis/scheduling.k8s.io/v1/priorityclasses"
+            await world.api.create({**high, "metadata": {"name": "high"}}, where)
+            world.hook.on("/add", lambda asked: labelled(asked, "seen"))
+            rule = {**CONFIG_RULE, "resources": ["pods"]}
+            await world.configure("mutating", "c", world.entry("/add", rules=[rule]))
+            wanted = pod("p")
+            wanted["spec"]["priorityClassName"] = "high"
+            made = await world.api.create(wanted)
+            assert (made["spec"]["priority"], made["metadata"]["labels"]) == (1000, {"seen": "yes"})
+            (asked,) = world.hook.requests("/add")
+            assert asked["object"]["spec"]["priority"] == 1000
+            assert asked["object"]["spec"]["restartPolicy"] == "Always"
 
     asyncio.run(story())
 

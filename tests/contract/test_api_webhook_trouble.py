@@ -52,7 +52,7 @@ TROUBLES: dict[str, tuple[Callable[[World], Entry], Answer | None, str]] = {
     "no word": (usual, lambda _asked: {}, "response.allowed must be true or false"),
     "broken": (usual, says("I am\nbroken", 500), "answers 500: I am broken"),
     "moved": (usual, lambda _asked: web.Response(status=302, headers={"location": "/x"}), "answers 302"),
-    "nobody": (elsewhere(url="https://127.0.0.1:1/check"), None, "cannot be asked: "),
+    "nobody": (elsewhere(url="https://127.0.0.1:1/check"), None, "cannot be asked: connection refused"),
     "stranger": (
         lambda world: elsewhere(caBundle=stranger())(world),
         None,

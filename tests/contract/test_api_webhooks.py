@@ -355,6 +355,21 @@ def test_others_do_not_wait_for_who_waits_for_a_webhook():
     asyncio.run(story())
 
 
+def test_the_largest_objects_are_asked_about_as_well():
+    async def story() -> None:
+        async with hooked() as world:
+            world.hook.on("/add", lambda asked: labelled(asked, "seen"))
+            await world.configure("mutating", "m", world.entry("/add", rules=[CONFIG_RULE]))
+            await world.configure("validating", "v", world.entry(rules=[CONFIG_RULE]))
+            large = {**config("large"), "data": {"key": "x" * (1400 * 1024)}}
+            said = await tried(world, large)
+            assert (said.code, said.document["metadata"].get("labels")) == (201, {"seen": "yes"})
+            (asked,) = world.hook.requests("/check")
+            assert asked["object"]["data"] == large["data"]
+
+    asyncio.run(story())
+
+
 def test_connections_are_used_again():
     async def story() -> None:
         async with hooked() as world:

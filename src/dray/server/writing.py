@@ -93,7 +93,8 @@ class Writing:
 
         def complete(draft: Draft) -> Draft:
             metadata = {**draft.metadata, "namespace": place[0], "name": place[1]}
-            named = draft.with_metadata(metadata)
+            # How important a pod is counts before the usual is filled in, as when it is settled.
+            named = ranked(draft.with_metadata(metadata), self.registry.cache)
             return self._readable(version, draft.kind, lambda: newborn(named)).filled(self.world.now)
 
         def settle(draft: Draft) -> Wanted:

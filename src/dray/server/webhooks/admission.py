@@ -37,7 +37,7 @@ class Admission:
         self, cache: Cache, caller: Caller, told: Told, clock: Clock, new_uid: Callable[[], str]
     ) -> None:
         self._cache = cache
-        self._inforce = Hooks(cache)
+        self._inforce = Hooks(cache, told.unreadable)
         self._caller, self._told = caller, told
         self._clock, self._new_uid = clock, new_uid
 

@@ -15,6 +15,8 @@ from __future__ import annotations
 import asyncio
 import base64
 import importlib
+import io
+import os
 import ssl
 from typing import TYPE_CHECKING, Final
 
@@ -109,7 +111,7 @@ class Caller:
         session = self._opened()
         async with session.post(
             f"{place.url}?timeout={max(1, int(seconds))}s",
-            data=body,
+            data=io.BytesIO(body),  # sent in pieces, so that a large one holds nobody up
             ssl=context,
             server_hostname=place.server_name or None,
             headers={"host": place.server_name} if place.server_name else None,
@@ -147,7 +149,10 @@ class Caller:
 
     def _place(self, client: WebhookClientConfig) -> _Place | Trouble:
         if client.service is None:
-            return _Place(client.url or "", client.url or "")
+            url = client.url or ""
+            if not url.startswith("https://"):
+                return Trouble("its address is not one of https")
+            return _Place(url, url)
         service = client.service
         address = self._addresses.get((service.namespace, service.name))
         if address is None:
@@ -181,7 +186,9 @@ def _trusting(bundle: str) -> ssl.SSLContext:
 def _plain(broken: BaseException) -> str:
     """What went wrong, without addresses and classes of libraries."""
     cause = getattr(broken, "certificate_error", None) or getattr(broken, "os_error", None) or broken
-    text = getattr(cause, "verify_message", "") or getattr(cause, "strerror", "") or str(cause)
+    number = getattr(cause, "errno", None) or 0
+    known = os.strerror(number) if number > 0 and not isinstance(cause, ssl.SSLError) else ""
+    text = getattr(cause, "verify_message", "") or known or getattr(cause, "strerror", "") or str(cause)
     return " ".join(str(text).split())[:_SHOWN].lower() or type(broken).__name__
 
 

@@ -8,7 +8,7 @@ while nobody has configured any, `hooks` is empty, and that is all a request loo
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 import msgspec
@@ -16,6 +16,7 @@ import msgspec
 from dray.api.admission.configuration import IF_NEEDED, IGNORE, USUAL_SECONDS, MutatingWebhook, Webhook
 from dray.api.admission.matching import Target, called_in
 from dray.api.kinds import known_kind
+from dray.errors import DecodeError
 from dray.server.cache import Cache
 from dray.server.held import Held
 
@@ -64,8 +65,10 @@ Named = tuple[Hook, str]
 class Hooks:
     """Every webhook in force."""
 
-    def __init__(self, cache: Cache) -> None:
+    def __init__(self, cache: Cache, unreadable: Callable[[str, str], None]) -> None:
+        """`unreadable` is told the name of a configuration that cannot be read, and why."""
         self._cache = cache
+        self._unreadable = unreadable
         self._named: dict[Target, tuple[Named, ...]] = {}
         self.hooks: tuple[Hook, ...] = ()
         """In the order in which they are asked: by the name of the configuration, then as listed."""
@@ -77,7 +80,7 @@ class Hooks:
             Hook(held.name, webhook)
             for kind in (MUTATING, VALIDATING)
             for held in sorted(self._cache.all(kind), key=lambda held: held.name)
-            for webhook in _webhooks(held)
+            for webhook in self._webhooks(held)
         )
         self._named.clear()
 
@@ -89,7 +92,11 @@ class Hooks:
             found = self._named[target] = tuple((hook, version) for hook, version in asked if version)
         return found
 
-
-def _webhooks(held: Held) -> Iterable[Webhook]:
-    webhooks: tuple[Webhook, ...] = held.view.webhooks
-    return webhooks
+    def _webhooks(self, held: Held) -> Iterable[Webhook]:
+        """What a configuration says; what stands in a store need not have come past our rules."""
+        try:
+            webhooks: tuple[Webhook, ...] = held.view.webhooks
+        except DecodeError as broken:
+            self._unreadable(held.name, str(broken))
+            return ()
+        return webhooks

@@ -28,7 +28,7 @@ class Telling:
 
     @property
     def told(self) -> Told:
-        return Told(self._asked, self._troubled, self._audit.annotated)
+        return Told(self._asked, self._troubled, self._audit.annotated, self._unreadable)
 
     def _asked(self, hook: Hook, operation: str, seconds: float, outcome: str) -> None:
         webhook = self._label(hook.name)
@@ -44,6 +44,9 @@ class Telling:
             request=becomes,
             why=why,
         )
+
+    def _unreadable(self, configuration: str, why: str) -> None:
+        self._log.error("a webhook configuration cannot be read", configuration=configuration, why=why)
 
     def _label(self, name: str) -> str:
         if len(self._names) < MOST_NAMES:

@@ -30,6 +30,7 @@ from dray.server.showing import warning_headers
 from dray.server.webhooks.calling import Caller, Trouble
 from dray.server.webhooks.hooks import Hook, Named
 from dray.server.webhooks.subjects import Stored, Subject
+from dray.values.labels import LabelSelectorError
 
 ALL_SECONDS: Final = 60.0
 """All webhooks of a request together."""
@@ -46,6 +47,8 @@ class Told:
     """A webhook that could not be asked, and why."""
     annotated: Callable[[str, Mapping[str, str]], None]
     """What webhooks want to have in the audit log, by the id of the request."""
+    unreadable: Callable[[str, str], None]
+    """A configuration that cannot be read, and why."""
 
 
 @dataclass
@@ -103,7 +106,11 @@ class Visit:
         hook, version = named
         labels = tuple(each.labels for each in (subject, old) if each is not None)
         home = labels[0] if self.is_namespace else self.namespace
-        if not takes(hook.webhook, Labelled(home, labels)):
+        try:
+            if not takes(hook.webhook, Labelled(home, labels)):
+                return False
+        except LabelSelectorError as wrong:  # from a store, past our rules
+            self._failed(hook, 0.0, f"its selectors cannot be read: {wrong}")
             return False
 
         def bindings() -> Bindings:
