@@ -179,6 +179,7 @@ class _Manifests:
             "apiVersions": _VERSIONS,
             "operations": ["CREATE", "UPDATE", "DELETE"],
             "resources": ["resourceslices"],
+            "scope": "*",  # see `_webhook_configuration`
         }
         yield self._named("ValidatingAdmissionPolicy", _ADMISSION, name) | {
             "spec": {
@@ -306,6 +307,7 @@ class _Manifests:
             "apiVersions": versions,
             "operations": ["CREATE", "UPDATE"],
             "resources": kinds,
+            "scope": "*",  # a rule that leaves it out looks changed whenever it is applied again
         }
         service = {"namespace": self._cluster.namespace, "name": self._name("webhook"), "path": PATH}
         bundle = {"caBundle": self._cluster.ca_bundle} if self._cluster.ca_bundle else {}
