@@ -23,6 +23,7 @@ from pathlib import Path
 from dray.api.core import Node, Pod
 from dray.api.preparation import Preparation
 from dray.api.resource import ResourceClaim
+from dray.claims.reservation import ENDED
 from dray.cli.door import run as typed
 from dray.client.client import Client, Deletion
 from dray.client.failures import NotFound
@@ -80,7 +81,7 @@ class Tally:
     reused: int = 0
     """Devices of those that somebody used elsewhere after."""
     trespass: list[str] = field(default_factory=list)
-    """Pods that were on a node, or used something there, while it was fenced."""
+    """Pods that did not end and were on a node, or used something there, while it was fenced."""
     returned: int = 0
     """Failed nodes that used something again once they were back."""
     left: int = 0
@@ -289,7 +290,9 @@ class Campaign:
         machine.way = Way.UP
         if fenced:
             await asyncio.sleep(A_WHILE)
-            strays = [f"{each.metadata.name} {each.status}" for each in await self._pods_on(machine)]
+            # Pods that ended before are left to be read; whoever begins and ends is seen by the hall.
+            there = [each for each in await self._pods_on(machine) if each.status.phase not in ENDED]
+            strays = [f"{each.metadata.name} {each.status}" for each in there]
             tally.trespass += [*await begun(), *strays]
             await self._typed("unfence", machine.name)
         tally.returned += await self._until(begun)
