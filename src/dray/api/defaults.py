@@ -57,20 +57,20 @@ def _of_asks(prefix: str) -> tuple[Default, ...]:
 
 
 def _of_webhooks(*more: Default) -> tuple[Default, ...]:
-    untimed = "when `timeoutSeconds` is not given"
+    timed = "when `timeoutSeconds` is not given"
     return (
         Default("webhooks[].clientConfig.service.port", webhooks.USUAL_PORT),
         Default("webhooks[].rules[].scope", webhooks.ALL),
         Default("webhooks[].failurePolicy", webhooks.FAIL),
         Default("webhooks[].matchPolicy", webhooks.EQUIVALENT),
-        Default("webhooks[].timeoutSeconds", webhooks.USUAL_SECONDS, _untimed, untimed),
+        Default("webhooks[].timeoutSeconds", webhooks.USUAL_SECONDS, _timed, timed),
         *more,
     )
 
 
-def _untimed(holder: Any) -> bool:
+def _timed(holder: Any) -> bool:
     """Zero seconds are a mistake that is told, not a wish for the usual."""
-    return holder.timeout_seconds is None
+    return bool(holder.timeout_seconds != 0)
 
 
 DEFAULTS: Mapping[type, tuple[Default, ...]] = {

@@ -136,7 +136,7 @@ def chosen_server(chosen: dict[str, Any]) -> ServerOptions:
 
     log = chosen_log(chosen)
     directory, limits = chosen.pop("data_dir"), parsed(chosen.pop("limits"))
-    services = addresses(chosen.pop("webhook_services"))
+    services = addresses(chosen.pop("webhook_services", ()))
     return ServerOptions(directory, log=log, limits=limits, webhook_services=services, **chosen)
 
 
