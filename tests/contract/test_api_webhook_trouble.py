@@ -10,10 +10,13 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from dray.api.jsontext import write_json
 from dray.server.webhooks import calling, visit
+from dray.store import Put
+from dray.store.memory import MemoryStore
 from tests.contract.api import keys
 from tests.contract.documents import claim, config
-from tests.contract.hooked import Answer, World, hooked, soon, tried
+from tests.contract.hooked import GROUP, Answer, World, hooked, soon, tried
 
 Entry = dict[str, Any]
 FAILED = 'Internal error occurred: failed calling webhook "check.example.com": '
@@ -136,6 +139,27 @@ def test_all_webhooks_of_a_request_together_have_an_end(monkeypatch):
             said = await tried(world, claim("a"))
             assert (said.code, said.reason) == (504, "Timeout")
             assert world.hook.requests("/two") == []
+
+    asyncio.run(story())
+
+
+def test_a_webhook_with_other_effects_refuses_dry_runs():
+    """Nobody can configure one, but older servers kept whatever they were given."""
+
+    async def story() -> None:
+        store = MemoryStore()
+        async with hooked(store) as world:
+            kind = {"apiVersion": f"{GROUP}/v1", "kind": "ValidatingWebhookConfiguration"}
+            born = {"name": "c", "uid": "u", "creationTimestamp": "2026-01-31T12:00:00Z"}
+            document = {**kind, "metadata": born, "webhooks": [world.entry(sideEffects="Some")]}
+            place = f"/registry/{GROUP}/validatingwebhookconfigurations/c".encode()
+            await store.txn([], [Put(place, write_json(document))])
+            said = await tried(world, claim("a"), dryRun="All")
+            assert (said.code, said.reason) == (400, "BadRequest")
+            assert said.message == 'admission webhook "check.example.com" does not support dry run'
+            assert (await tried(world, claim("a"))).code == 201
+            assert world.hook.order == ["/check"]
+        await store.close()
 
     asyncio.run(story())
 
