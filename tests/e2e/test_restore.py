@@ -65,15 +65,10 @@ class Place:
             controller.result()
         kubectl("create", "-f", "-", given=[_fabric(), one_device()])
 
-    def dray(self, *words: str, code: int = 0) -> str:
+    def dray(self, *words: str) -> str:
         done = subprocess.run(command(*words), capture_output=True, text=True, timeout=120)
-        assert done.returncode == code, done.stdout + done.stderr
+        assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
-
-    def settled(self) -> bool:
-        """Whether nobody is waited for any more."""
-        words = command("doctor", "restore", "--kubeconfig", str(self.kubeconfig))
-        return subprocess.run(words, capture_output=True, timeout=120).returncode == 0
 
     def pod(self, name: str, **spec: Any) -> dict[str, Any]:
         """A pod that uses one device until it is killed."""
@@ -167,9 +162,7 @@ def test_a_restored_server_hands_out_no_device_that_a_silent_node_uses(
             place.restore()
 
             def awaited() -> list[str]:
-                return list(
-                    json.loads(place.dray("doctor", "restore", "-o", "json", *reach, code=1))["awaited"]
-                )
+                return list(kubectl("get", "--raw", "/dray/restored/nodes").document["awaited"])
 
             eventually(lambda: awaited() == ["two"], place.one.agent.log.read_text)
 
@@ -189,8 +182,12 @@ def test_a_restored_server_hands_out_no_device_that_a_silent_node_uses(
             lambda: len(kubectl.get("preparations")["items"]) == 2, lambda: kubectl.get("preparations")
         )
         assert "ledger and claims agree" in place.dray("doctor", "ledger", *reach)
-        # The server looks twice a second whether it still waits for somebody.
-        eventually(place.settled, lambda: place.lines("journal"))
+
+        def settled() -> bool:
+            return bool(kubectl("get", "--raw", "/dray/restored").document["settled"])
+
+        eventually(settled, place.server.log.read_text)
+        assert "nobody is waited for" in place.dray("doctor", "restore", *reach)
 
 
 def test_without_the_waiting_a_device_is_used_twice(

@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 
 from dray.api.classic import ClassicClaim
 from dray.api.core import Pod
-from dray.api.resource import ResourceClaim, ResourceClaimTemplate
+from dray.api.resource import ConsumerReference, ResourceClaim, ResourceClaimTemplate
 from dray.claims import naming, reservation
 from dray.claims.actions import Action, AnyClaim, CreateClaim, LetGo, Release, Tell
 from dray.claims.lifecycle import (
@@ -162,6 +162,10 @@ class ClaimController:
                 self._add(named)
 
     def _claim_changed(self, old: ResourceClaim | None, new: ResourceClaim) -> None:
+        before = old.status.reserved_for if old is not None else ()
+        for consumer in new.status.reserved_for:
+            if consumer not in before and self._seems_over(new.metadata.namespace, consumer):
+                self._sights.doubt(consumer.uid)
         if next_for_claim(new, self._around):
             self._add(new)
         if new.status.allocation is not None and (old is None or old.status.allocation is None):
@@ -291,8 +295,16 @@ class ClaimController:
             await self._performer.read_pod(consumer.name, namespace, consumer.uid)
         return bool(unseen)
 
+    def _seems_over(self, namespace: str, consumer: ConsumerReference) -> bool:
+        if self._sights.is_gone(consumer.uid):
+            return True
+        pod = self._sights.newest_pods.get(namespace, consumer.name)
+        return pod is not None and pod.metadata.uid == consumer.uid and reservation.is_over(pod)
+
     def _is_seen(self, namespace: str, name: str, uid: str) -> bool:
         """Whether what is known of a pod suffices: it is there, or it was seen to go."""
+        if self._sights.is_doubted(uid):
+            return False
         if self._sights.is_gone(uid):
             return True
         pod = self._sights.newest_pods.get(namespace, name)

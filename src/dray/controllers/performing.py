@@ -260,6 +260,7 @@ class Performer:
     async def read_pod(self, name: str, namespace: str, uid: str) -> None:
         """Find out whether a pod that is not seen is really gone."""
         pod = await self._read(self.sights.newest_pods, name, namespace)
+        self.sights.believe(uid)
         if pod is None or pod.metadata.uid != uid:
             self.sights.went(uid)
 

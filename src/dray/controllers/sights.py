@@ -51,6 +51,7 @@ class Sights:
         self.newest_templates: Recent[ResourceClaimTemplate] = Recent(ResourceClaimTemplate, self.templates)
         self.newest_classic = self._classic()
         self._gone: OrderedDict[str, None] = OrderedDict()
+        self._doubted: set[str] = set()
         self.pods.listen(deleted=lambda pod: self.went(pod.metadata.uid))
         self.around = Surroundings(
             claim=self.newest_claims.get,
@@ -73,6 +74,7 @@ class Sights:
 
     def went(self, uid: str) -> None:
         """A pod is gone for certain."""
+        self._doubted.discard(uid)
         self._gone[uid] = None
         if len(self._gone) > REMEMBERED:
             self._gone.popitem(last=False)
@@ -80,6 +82,19 @@ class Sights:
     def is_gone(self, uid: str) -> bool:
         """Whether a pod was seen to go; when not, it may also be one that we have not seen come."""
         return uid in self._gone
+
+    def doubt(self, uid: str) -> None:
+        """A pod that was over has a claim again: a server that was restored may have the pod once more."""
+        self._gone.pop(uid, None)
+        self._doubted.add(uid)
+
+    def is_doubted(self, uid: str) -> bool:
+        """Whether the server has to be asked what became of a pod, whatever was seen of it."""
+        return uid in self._doubted
+
+    def believe(self, uid: str) -> None:
+        """The server was asked."""
+        self._doubted.discard(uid)
 
     def informers(self) -> list[Informer[Any]]:
         kinds: list[Informer[Any] | None] = [self.pods, self.claims, self.templates, self.classic]
