@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dray.api import codec, paths
 from dray.api.defaults import DEFAULTS, NOW, with_defaults
 from dray.api.jsontext import write_json
+from tests.effort import effort
 from tests.property.strategies.api import CLOSED, objects
 
 EARLY, LATE = "2026-01-01T00:00:00Z", "2027-01-01T00:00:00Z"
 each_kind = pytest.mark.parametrize("kind", CLOSED, ids=lambda kind: kind.qualified_name)
-fewer = settings(max_examples=50)
+fewer = effort(0.5)
 
 
 @each_kind

@@ -11,7 +11,7 @@ from collections import defaultdict
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
@@ -25,6 +25,7 @@ from dray.claims.audit import Snapshot, Standing, examine
 from dray.claims.ledger import Books, Ruling
 from dray.claims.published import Published, is_complete, is_sound, published, read_slice
 from dray.claims.rows import Holder
+from tests.effort import effort
 from tests.unit.claims.ledgers import DRIVER, POOL, device, slice_of
 
 CLAIMS = [f"c{i}" for i in range(6)]
@@ -215,7 +216,7 @@ class LedgerMachine(RuleBasedStateMachine):
             assert self.rows == {}
 
 
-LedgerMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+LedgerMachine.TestCase.settings = effort(0.6, stateful_step_count=40)
 TestLedger = pytest.mark.req("K5075-003", "K5075-129")(LedgerMachine.TestCase)
 
 
