@@ -17,8 +17,8 @@ from dray.client.client import Client
 from dray.client.failures import Unauthorized, Unreachable
 from dray.client.http import Http
 from dray.client.transport import Request, Transport
-from dray.cluster.control import spare_the_lasting, stopped_by_signals
 from dray.cluster.kept import Service
+from dray.cluster.lasting import spare_the_lasting, stopped_by_signals
 from dray.cluster.rights import Rights, check
 from dray.errors import InputError
 from dray.telemetry.endpoint import telling

@@ -1,6 +1,7 @@
 """Scheduler and controllers from what people choose: gates become doors and switches, files become profiles.
 
-Both are made here for `dray up` and for processes of their own, so that they are the same in both.
+Both are made here for `dray up` and for processes of their own, so that they are the same in both. Each is
+imported where it is made: a process loads only what it runs.
 """
 
 from __future__ import annotations
@@ -14,16 +15,12 @@ from typing import Final
 
 import yaml
 
-from dray.allocator.admit import Admission
 from dray.client.client import Client
 from dray.cluster.kept import Service
-from dray.controllers import controllers as claim_keeping
-from dray.controllers.nodehealth import SILENCE
 from dray.errors import InputError
 from dray.gates import GateSet
+from dray.placement.nodehealth import SILENCE
 from dray.placement.profile import Choices, read_choices
-from dray.scheduler import choices, loop
-from dray.sim.identity import new_share_id
 from dray.telemetry.logs import Log, silent
 from dray.telemetry.metrics import Metrics
 
@@ -73,6 +70,8 @@ def controllers(client: Client, component: Component) -> Service:
     """The controllers for the server of a client."""
     if not component.gates.enabled(_DRA):
         return Idle("controller", component.log)
+    from dray.controllers import controllers as claim_keeping
+
     return claim_keeping.Controllers(
         client,
         claim_keeping.Choices(
@@ -90,6 +89,10 @@ def controllers(client: Client, component: Component) -> Service:
 
 def scheduler(client: Client, component: Component) -> Service:
     """The scheduler for the server of a client."""
+    from dray.allocator.admit import Admission
+    from dray.scheduler import choices, loop
+    from dray.sim.identity import new_share_id
+
     return loop.Scheduler(
         client,
         choices.Choices(

@@ -8,9 +8,6 @@ answers, so that whoever waits for the file may use it at once.
 from __future__ import annotations
 
 import asyncio
-import gc
-import os
-import signal
 import socket
 import ssl
 from collections.abc import AsyncIterator, Callable
@@ -20,6 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from dray.api.gated import Gatekeeper
+from dray.cluster.lasting import spare_the_lasting, stopped_by_signals
 from dray.errors import InputError
 from dray.gates import GateSet
 from dray.manifests.write import yaml_block
@@ -43,11 +41,7 @@ AUDIT: Final = "audit.log"
 KUBECONFIG: Final = "admin.kubeconfig"
 ADMIN: Final = "dray-admin"
 _DAY_SECONDS: Final = 86_400
-_INSISTING_SECONDS: Final = 1.0
-"""Two signals that come closer to each other are one wish, passed on by somebody in between."""
 LOOPBACK: Final = "127.0.0.1"
-COLLECT_AFTER: Final = (10_000, 20, 50)
-"""After how many new objects garbage is looked for among the newest, and how often among older ones."""
 
 
 @dataclass(frozen=True)
@@ -144,24 +138,6 @@ async def _renew(certificates: Certificates, tls: ssl.SSLContext) -> None:
         await asyncio.to_thread(certificates.refresh, tls)
 
 
-def stopped_by_signals() -> asyncio.Event:
-    """Set when somebody interrupts or ends this process; who does so again does not want to wait for it."""
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    first: list[float] = []
-
-    def asked(number: int) -> None:
-        stop.set()
-        if first and loop.time() - first[0] >= _INSISTING_SECONDS:
-            signal.signal(number, signal.SIG_DFL)
-            os.kill(os.getpid(), number)
-        first.append(loop.time())
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, asked, number)
-    return stop
-
-
 async def serve(options: ServerOptions, started: Callable[[Started], None]) -> None:
     """Serve until somebody interrupts."""
     stop = stopped_by_signals()
@@ -169,16 +145,6 @@ async def serve(options: ServerOptions, started: Callable[[Started], None]) -> N
         spare_the_lasting()
         started(running)
         await stop.wait()
-
-
-def spare_the_lasting() -> None:
-    """Tell Python's collector of garbage not to look through what stays for as long as the process.
-
-    To look through all of it holds every request up for some 80 milliseconds, and finds nothing. What comes
-    after is looked through in larger portions: requests leave hardly any cycles behind.
-    """
-    gc.freeze()
-    gc.set_threshold(*COLLECT_AFTER)
 
 
 def prepare_directory(directory: Path) -> None:

@@ -17,7 +17,7 @@ from dray.api.jsontext import read_json, write_json
 from dray.client.caller import Caller
 from dray.client.transport import Request
 from dray.errors import DrayError
-from dray.server.auth.defaults import rule_of
+from dray.server.auth.rules import rule_of
 
 SYSTEM: Final = "kube-system"
 """The namespace of the leases by which one of several leads."""

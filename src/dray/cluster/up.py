@@ -22,9 +22,10 @@ from dray.client.client import Client
 from dray.cluster import fleet
 from dray.cluster.attendant import Attendant
 from dray.cluster.components import Component, controllers, scheduler
-from dray.cluster.control import ServerOptions, Started, serving, spare_the_lasting, stopped_by_signals
+from dray.cluster.control import ServerOptions, Started, serving
 from dray.cluster.inside import client_inside
 from dray.cluster.kept import ByNode, Kept
+from dray.cluster.lasting import spare_the_lasting, stopped_by_signals
 from dray.cluster.machines import Ground, machine, simulated
 from dray.cluster.narration import Narrator
 from dray.gates import GateSet

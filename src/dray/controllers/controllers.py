@@ -27,11 +27,12 @@ from dray.controllers.accounts import AccountController
 from dray.controllers.claims import ClaimController
 from dray.controllers.devicetaints import DeviceTaints
 from dray.controllers.nodeevictions import NodeEvictionController
-from dray.controllers.nodehealth import SILENCE, NodeHealthController
+from dray.controllers.nodehealth import NodeHealthController
 from dray.controllers.orphans import GRACE, OrphanController
 from dray.controllers.sights import Sights
 from dray.controllers.taintrules import PAUSE, RuleController
 from dray.controllers.taints import TaintController
+from dray.placement.nodehealth import SILENCE
 from dray.telemetry.logs import Log, silent
 from dray.telemetry.metrics import Metrics
 

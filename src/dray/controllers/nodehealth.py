@@ -29,6 +29,7 @@ from dray.clock import timestamp
 from dray.controllers.sights import ways
 from dray.controllers.workqueue import WorkQueue
 from dray.placement.nodehealth import (
+    SILENCE,
     Health,
     health_of,
     most_are_lost,
@@ -42,8 +43,6 @@ from dray.telemetry.metrics import Metrics
 
 QUEUE: Final = "node_health"
 LEASES: Final = "kube-node-lease"
-SILENCE: Final = 40.0
-"""Seconds without a sign of life after which a node is lost."""
 DOUBT: Final = 15.0
 """Seconds before that in which the server must have answered twice that nothing was renewed."""
 HOLD: Final = 30.0

@@ -30,6 +30,8 @@ READY: Final = "Ready"
 UNKNOWN: Final = "Unknown"
 SILENT: Final = "NodeStatusUnknown"
 """The reason of the condition of a node that gives no sign of life."""
+SILENCE: Final = 40.0
+"""Seconds without a sign of life after which a node is lost."""
 
 _LONG_AGO: Final = datetime(1, 1, 1, tzinfo=UTC)
 _NEVER: Final = datetime(9999, 1, 1, tzinfo=UTC)

@@ -8,8 +8,8 @@ import pytest
 import yaml
 
 from dray.cluster.rights import CONTROLLER, NODE, SCHEDULER, SYSTEM, UPKEEP, Rights, Want, wants
-from dray.server.auth.defaults import ROLES, rule_of
-from dray.server.auth.rules import Asked, PolicyRule, read_rules
+from dray.server.auth.defaults import ROLES
+from dray.server.auth.rules import Asked, PolicyRule, read_rules, rule_of
 from tests.outside import ROOT
 
 SERVICES = {"scheduler": SCHEDULER, "controller": CONTROLLER}

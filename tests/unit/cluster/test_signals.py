@@ -11,7 +11,7 @@ import pytest
 
 STUCK = """
 import asyncio
-from dray.cluster.control import stopped_by_signals
+from dray.cluster.lasting import stopped_by_signals
 
 async def main():
     stop = stopped_by_signals()

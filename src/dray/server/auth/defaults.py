@@ -17,7 +17,7 @@ from typing import Any
 
 from dray.api.preparation import RESTORED_PAGE
 from dray.server.auth.rbac import GROUP
-from dray.server.auth.rules import PolicyRule
+from dray.server.auth.rules import place_of, rule_of
 from dray.server.call import AUTHENTICATED, MASTERS, UNAUTHENTICATED
 
 _R = "get,list,watch"
@@ -285,22 +285,6 @@ def bootstrap_documents() -> list[dict[str, Any]]:
     return [*map(_role, ROLES), *(_binding(name, who) for name, who in BINDINGS.items())]
 
 
-def rule_of(text: str) -> PolicyRule:
-    """A rule from its short form."""
-    verbs, _, what = text.partition(": ")
-    what, _, names = what.partition("[")
-    places = what.split()
-    paths = tuple(place for place in places if place.startswith("/"))
-    split = [_place(place) for place in places if not place.startswith("/")]
-    return PolicyRule(
-        frozenset(verbs.split(",")),
-        frozenset(group for group, _ in split),
-        frozenset(resource for _, resource in split),
-        frozenset(names.rstrip("] ").split()),
-        paths,
-    )
-
-
 def _rules(row: RoleRow) -> list[dict[str, Any]]:
     """One rule for each group, so that no rule says more than the short form."""
     rules: list[dict[str, Any]] = []
@@ -309,19 +293,12 @@ def _rules(row: RoleRow) -> list[dict[str, Any]]:
         what, bracket, names = what.partition("[")
         by_group: dict[str, list[str]] = {}
         for place in what.split():
-            group = "/" if place.startswith("/") else _place(place)[0]
+            group = "/" if place.startswith("/") else place_of(place)[0]
             by_group.setdefault(group, []).append(place)
         for places in by_group.values():
             short = f"{verbs}: {' '.join(places)}" + (f" [{names}" if bracket else "")
             rules.append(rule_of(short).document())
     return rules
-
-
-def _place(place: str) -> tuple[str, str]:
-    """`resourceclaims.resource.k8s.io/status` is the group and `resourceclaims/status`."""
-    whole, slash, subresource = place.partition("/")
-    resource, _, group = whole.partition(".")
-    return group, f"{resource}/{subresource}" if slash else resource
 
 
 def _role(row: RoleRow) -> dict[str, Any]:

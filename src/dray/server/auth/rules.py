@@ -204,3 +204,26 @@ def missing_rule(asked: Asked) -> Mapping[str, Any]:
     if not asked.resource:
         return {"nonResourceURLs": [asked.path], "verbs": [asked.verb]}
     return {"apiGroups": [asked.group], "resources": [asked.place], "verbs": [asked.verb]}
+
+
+def rule_of(text: str) -> PolicyRule:
+    """A rule from its short form."""
+    verbs, _, what = text.partition(": ")
+    what, _, names = what.partition("[")
+    places = what.split()
+    paths = tuple(place for place in places if place.startswith("/"))
+    split = [place_of(place) for place in places if not place.startswith("/")]
+    return PolicyRule(
+        frozenset(verbs.split(",")),
+        frozenset(group for group, _ in split),
+        frozenset(resource for _, resource in split),
+        frozenset(names.rstrip("] ").split()),
+        paths,
+    )
+
+
+def place_of(place: str) -> tuple[str, str]:
+    """`resourceclaims.resource.k8s.io/status` is the group and `resourceclaims/status`."""
+    whole, slash, subresource = place.partition("/")
+    resource, _, group = whole.partition(".")
+    return group, f"{resource}/{subresource}" if slash else resource

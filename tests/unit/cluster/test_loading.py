@@ -1,0 +1,37 @@
+"""What a process loads when it starts: what it runs, and no other service, which would only cost time."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+SAYS = "import sys; {imports}; print(*sorted(set({without}) & set(sys.modules)))"
+ALONE = "import dray.cluster.alone"
+NO_SERVER = ["cryptography", "dray.server.apiserver", "uvicorn"]
+
+
+@pytest.mark.parametrize(
+    ("imports", "without"),
+    [
+        pytest.param("import dray.cluster.control", ["aiohttp", "yarl"], id="server"),
+        pytest.param(
+            f"{ALONE}, dray.cluster.components, dray.scheduler.loop",
+            [*NO_SERVER, "dray.controllers.controllers"],
+            id="scheduler",
+        ),
+        pytest.param(
+            f"{ALONE}, dray.cluster.components, dray.controllers.controllers",
+            [*NO_SERVER, "dray.scheduler.loop"],
+            id="controller",
+        ),
+        pytest.param(f"{ALONE}, dray.cluster.nodes", ["dray.server.apiserver", "uvicorn"], id="node"),
+    ],
+)
+def test_a_service_loads_no_other(imports, without):
+    says = SAYS.format(imports=imports, without=without)
+    done = subprocess.run(
+        [sys.executable, "-c", says], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout.split() == []
