@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.contract.kitted import short_folder
 from tests.e2e.kubectl import Kubectl
 from tests.e2e.patience import until
 from tests.e2e.processes import Cluster, Node, cluster
@@ -284,10 +285,11 @@ def refusals(kubectl: Kubectl) -> list[str]:
     ],
 )
 def test_an_agent_without_rights_says_what_is_missing(
-    place: Cluster, user: str, groups: tuple[str, ...], words: str, tmp_path: Path
+    place: Cluster, user: str, groups: tuple[str, ...], words: str
 ) -> None:
     kubeconfig = str(place.credentials(user, *groups))
-    arguments = command("node", "--name", "mine", "--kubeconfig", kubeconfig, "--root", str(tmp_path))
-    done = subprocess.run(arguments, capture_output=True, text=True, timeout=60, check=False)
+    with short_folder() as root:
+        arguments = command("node", "--name", "mine", "--kubeconfig", kubeconfig, "--root", str(root))
+        done = subprocess.run(arguments, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stdout) == (2, "")
     assert words in done.stderr

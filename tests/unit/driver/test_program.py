@@ -137,11 +137,11 @@ def to_nobody(folder: Path) -> str:
 def test_a_directory_that_cannot_be_is_told_in_one_line(
     option: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "file").touch()
-    root = Path(tempfile.mkdtemp(prefix="dray-"))
+    root = Path(tempfile.mkdtemp(prefix="dray-"))  # short enough for sockets
+    (root / "file").touch()
     try:
         places = {"--plugins": root / "p", "--plugins-registry": root / "r", "--state-dir": root / "s"}
-        places[option] = tmp_path / "file" / "sub"
+        places[option] = root / "file" / "sub"
         arguments = ["--node", "n", "--kubeconfig", to_nobody(tmp_path)]
         for name, place in places.items():
             arguments += [name, str(place)]
@@ -150,7 +150,7 @@ def test_a_directory_that_cannot_be_is_told_in_one_line(
         shutil.rmtree(root, ignore_errors=True)
     said = capsys.readouterr().err.splitlines()[-1]
     assert said.startswith("error: cannot make the directory `")
-    assert f"`{tmp_path / 'file'}`: File exists; choose another place" in said
+    assert f"`{root / 'file'}`: File exists; choose another place" in said
 
 
 def test_a_method_that_never_ends_does_not_keep_the_process(tmp_path: Path) -> None:
