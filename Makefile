@@ -3,7 +3,7 @@
 #   make PYTHON=python3.12 test      another interpreter (remove .venv first)
 #   make CORPUS=some/dir test        another reference corpus for tests/corpus
 #   make PYTEST_ARGS='-k quantity' pytest
-#   make JOBS=0 test                 the tests in one process; otherwise in one more than there are processors
+#   make JOBS=0 test                 the tests in one process; otherwise in two more than there are processors
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:

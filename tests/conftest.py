@@ -29,8 +29,8 @@ NAMED = pytest.StashKey[frozenset[str]]()
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """One more than there are processors: tests with processes of their own wait more than they work."""
-    return 1 + (os.cpu_count() or 1)
+    """Two more than there are processors: tests with processes of their own wait more than they work."""
+    return 2 + (os.cpu_count() or 1)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -64,9 +64,7 @@ def parameter_count(source: Source) -> Iterator[Complaint]:
 def empty_words(source: Source) -> Iterator[Complaint]:
     """Names of modules and classes say what a thing is; these words say that nobody thought about it."""
     named = [(str(source.path), part.removesuffix(".py")) for part in source.path.parts]
-    named += [
-        (f"{source.path}:{c.name}", c.name) for c in ast.walk(source.tree) if isinstance(c, ast.ClassDef)
-    ]
+    named += [(f"{source.path}:{c.name}", c.name) for c in source.nodes if isinstance(c, ast.ClassDef)]
     for where, name in named:
         found = EMPTY_WORDS.intersection(_words(name))
         if found:
@@ -93,7 +91,7 @@ def charter(source: Source) -> Iterator[Complaint]:
 def pure_imports(source: Source) -> Iterator[Complaint]:
     """The forbidden modules of the `pure` contract; its patterns do not reach the `__init__` files."""
     forbidden = set(contracts()["pure"]["forbidden_modules"])
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if isinstance(node, ast.Import):
             imported = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -107,7 +105,7 @@ def pure_imports(source: Source) -> Iterator[Complaint]:
 
 def pure_calls(source: Source) -> Iterator[Complaint]:
     """Reading files, writing to the terminal and asking for the time need no forbidden import."""
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if not isinstance(node, ast.Call):
             continue
         match node.func:
@@ -123,7 +121,7 @@ def pure_calls(source: Source) -> Iterator[Complaint]:
 
 
 def _functions(source: Source) -> Iterator[tuple[str, Function]]:
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             yield f"{source.path}:{node.name}", node
 

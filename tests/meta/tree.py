@@ -29,6 +29,11 @@ class Source:
     def tree(self) -> ast.Module:
         return ast.parse(self.text, filename=str(self.path))
 
+    @cached_property
+    def nodes(self) -> tuple[ast.AST, ...]:
+        """Everything in the tree; to walk through it takes far longer than to look at it."""
+        return tuple(ast.walk(self.tree))
+
     @property
     def room(self) -> str | None:
         """The package or module directly under `src/dray` that this file belongs to."""
