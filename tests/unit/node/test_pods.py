@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dray.client.changes import StrategicPatch
+from dray.client.changes import MergePatch, StrategicPatch
 from tests.unit.node.stage import NODE, POD, Document, Stage, ToyDriver, container, played, pod, until
 
 
@@ -129,8 +129,11 @@ def test_an_init_container_that_fails_ends_the_pod(tmp_path: Path) -> None:
 def test_a_pod_whose_time_is_over_fails(tmp_path: Path) -> None:
     async def work(stage: Stage) -> None:
         async with stage.agent():
-            await stage.create(pod("p", claim="gpus", activeDeadlineSeconds=1))
+            await stage.create(pod("p", claim="gpus"))
             await stage.claim("gpus", "p")
+            await stage.phase("p", "Running")
+            soon = MergePatch({"spec": {"activeDeadlineSeconds": 1}})
+            await stage.admin.patch(POD, "p", soon, "default")
             seen = await stage.phase("p", "Failed")
             assert seen["status"]["reason"] == "DeadlineExceeded"
             assert not stage.driver.held
