@@ -69,8 +69,7 @@ tour: $(READY) ## See what dray does with plain files, without a cluster
 	@DRAY=$(BIN)/dray sh examples/tour.sh
 
 .PHONY: test
-test: lint ## Lint, types, import contracts, tests, and the requirements the tests name
-	@$(MAKE) --no-print-directory -j 2 types pytest # side by side: the one leaves processors idle, the other waits
+test: lint types pytest ## Lint, types, import contracts, tests, and the requirements the tests name
 
 .PHONY: lint
 lint: $(READY) ## Style, format and import contracts

@@ -120,7 +120,7 @@ def test_nothing_of_a_workload_is_left_on_its_card_for_the_next_one(place: Place
 def test_a_volume_on_a_fabric_is_used_from_two_nodes_at_once(place: Place, outside: Path) -> None:
     place.claim("shared", "shared-volume", "Immediate")
     reads = 'until cat "$VOLUME/hello" 2> /dev/null; do sleep 0.1; done; ' + STAYS
-    writes = 'echo hello over there > "$VOLUME/hello"; ' + STAYS
+    writes = 'echo hello over there > "$VOLUME/new"; mv "$VOLUME/new" "$VOLUME/hello"; ' + STAYS
     place.makes(
         pod("reads", [named("shared")], container(reads, "res"), node="node-b"),
         pod("writes", [named("shared")], container(writes, "res"), node="node-a"),

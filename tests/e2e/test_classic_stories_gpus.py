@@ -69,7 +69,7 @@ def test_two_containers_share_a_part_of_a_gpu_and_others_have_the_rest(place: Pl
     consumer = yaml.safe_load((SEEDS / "kep-3063-pod-inline-template.yaml").read_text())
     workload, monitor = consumer["spec"]["containers"]
     workload["command"] = ["sh", "-ec", f'test $ACME_MEMORY = 2Gi; echo 7 > "$ACME_PART/frames"; {STAYS}']
-    seen = f'test $ACME_MEMORY = 2Gi; until cat "$ACME_PART/frames" 2> /dev/null; do sleep 0.1; done; {STAYS}'
+    seen = f'test $ACME_MEMORY = 2Gi; until grep -s 7 "$ACME_PART/frames"; do sleep 0.1; done; {STAYS}'
     monitor["command"] = ["sh", "-ec", seen]
     consumer["spec"] |= {"restartPolicy": "Never", "terminationGracePeriodSeconds": 1}
     place.makes(consumer)

@@ -327,11 +327,17 @@ def test_a_pod_that_is_bound_here_again_while_it_ends_begins_anew(
     async def work(stage: Stage) -> None:
         async with stage.agent():
             begins = tmp_path / "begins"
+            begins.touch()
             await stage.create(
                 pod("p", container("c", "sh", "-c", f"echo >> {begins}; exec sleep 600"), claim="g")
             )
             await stage.claim("g", "p")
             seen = await stage.phase("p", "Running")
+
+            async def once() -> bool:
+                return begins.read_text() == "\n"
+
+            await until(once)  # a container runs before it has done anything
             kept[0].vanish(seen)
             kept[0].see(seen)
             assert kept[0].life("default", "p") is not None
