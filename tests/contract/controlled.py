@@ -17,7 +17,7 @@ from dray.controllers.controllers import Choices, Controllers
 from tests.contract.documents import allocation, claim, template
 from tests.contract.servers import Reach, reaching
 
-SOON = 15.0
+SOON = 45.0
 """Seconds in which controllers do whatever they do."""
 
 Document = dict[str, Any]

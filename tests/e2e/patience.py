@@ -7,7 +7,7 @@ import subprocess
 import time
 from collections.abc import Callable
 
-SOON = 30.0
+SOON = 60.0
 """Seconds in which whatever is waited for happens, also on a busy machine."""
 ENDS_IN = 20.0
 
