@@ -16,7 +16,7 @@ from tests.outside import NO_CORPUS, NO_REQUIREMENTS, ROOT, corpus_dir, requirem
 # `house` gives the same examples on every machine, so that a red build is red for everybody. `thorough` looks
 # further and elsewhere each time; its seed is printed in the header.
 settings.register_profile(
-    "house", derandomize=True, max_examples=50, deadline=None, database=None, print_blob=True
+    "house", derandomize=True, max_examples=30, deadline=None, database=None, print_blob=True
 )
 settings.register_profile("thorough", max_examples=2000, deadline=None, print_blob=True)
 settings.load_profile(os.environ.get("DRAY_HYPOTHESIS_PROFILE", "house"))
