@@ -56,6 +56,16 @@ def allow(_request: Document) -> Document:
     return {"allowed": True}
 
 
+def hanging(until: asyncio.Event) -> Callable[[Document], Awaitable[Document]]:
+    """An answer that does not come before something happens."""
+
+    async def hang(_request: Document) -> Document:
+        await until.wait()
+        return {"allowed": True}
+
+    return hang
+
+
 def patched(*operations: Document, **more: Any) -> Document:
     """An answer that changes the object."""
     patch = base64.b64encode(json.dumps(operations).encode()).decode()

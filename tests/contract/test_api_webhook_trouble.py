@@ -16,7 +16,7 @@ from dray.store import Put
 from dray.store.memory import MemoryStore
 from tests.contract.api import keys
 from tests.contract.documents import claim, config
-from tests.contract.hooked import GROUP, Answer, World, hooked, soon, tried
+from tests.contract.hooked import GROUP, Answer, World, hanging, hooked, soon, tried
 
 Entry = dict[str, Any]
 FAILED = 'Internal error occurred: failed calling webhook "check.example.com": '
@@ -101,13 +101,8 @@ def test_a_webhook_that_hangs_has_its_time_and_no_more():
     async def story() -> None:
         async with hooked() as world:
             never = asyncio.Event()
-
-            async def hang(_asked: Any) -> dict[str, Any]:
-                await never.wait()
-                return {"allowed": True}
-
-            world.hook.on("/strict", hang)
-            world.hook.on("/lax", hang)
+            world.hook.on("/strict", hanging(never))
+            world.hook.on("/lax", hanging(never))
             await world.configure(
                 "validating", "a", world.entry("/lax", failurePolicy="Ignore", timeoutSeconds=1)
             )
@@ -183,12 +178,7 @@ def test_a_webhook_that_hangs_does_not_take_all_places(monkeypatch):
     async def story() -> None:
         async with hooked() as world:
             never = asyncio.Event()
-
-            async def hang(_asked: Any) -> dict[str, Any]:
-                await never.wait()
-                return {"allowed": True}
-
-            world.hook.on("/check", hang)
+            world.hook.on("/check", hanging(never))
             await world.configure("validating", "c", world.entry())
             waiting = [asyncio.create_task(tried(world, claim(name))) for name in ("a", "b")]
             await soon(lambda: len(world.hook.asked) == 2)
@@ -206,12 +196,7 @@ def test_a_client_that_leaves_takes_its_question_back():
     async def story() -> None:
         async with hooked() as world:
             never = asyncio.Event()
-
-            async def hang(_asked: Any) -> dict[str, Any]:
-                await never.wait()
-                return {"allowed": True}
-
-            world.hook.on("/check", hang)
+            world.hook.on("/check", hanging(never))
             await world.configure("validating", "c", world.entry())
             leaving = asyncio.create_task(tried(world, claim("a")))
             await soon(lambda: len(world.hook.asked) == 1)

@@ -9,7 +9,7 @@ import pytest
 
 from tests.contract.api import APPLY, MERGE, path
 from tests.contract.documents import allocation, claim, config, resource_slice
-from tests.contract.hooked import CLAIM_RULE, CONFIG_RULE, hooked, labelled, patched, soon, tried
+from tests.contract.hooked import CLAIM_RULE, CONFIG_RULE, hanging, hooked, labelled, patched, soon, tried
 
 CLAIMS = path("resourceclaims")
 CONFIGS = path("configmaps")
@@ -337,12 +337,7 @@ def test_others_do_not_wait_for_who_waits_for_a_webhook():
     async def story() -> None:
         async with hooked() as world:
             never = asyncio.Event()
-
-            async def hang(_asked: Any) -> dict[str, Any]:
-                await never.wait()
-                return {"allowed": True}
-
-            world.hook.on("/check", hang)
+            world.hook.on("/check", hanging(never))
             await world.configure("validating", "c", world.entry())
             waiting = asyncio.create_task(tried(world, claim("a")))
             await soon(lambda: world.hook.order == ["/check"])

@@ -93,6 +93,21 @@ def node(name: str, **labels: str) -> Document:
     }
 
 
+def fabric(driver: str, *devices: str) -> Document:
+    """Devices that every node reaches."""
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceSlice",
+        "metadata": {"name": "fabric"},
+        "spec": {
+            "driver": driver,
+            "allNodes": True,
+            "pool": {"name": "fabric", "generation": 1, "resourceSliceCount": 1},
+            "devices": [{"name": name} for name in devices],
+        },
+    }
+
+
 @dataclass(frozen=True)
 class Stage:
     """A namespace of a running cluster."""

@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -19,6 +18,7 @@ from tests.e2e.kubectl import Kubectl
 from tests.e2e.patience import until
 from tests.e2e.processes import Cluster, Node, Process, cluster, emptied
 from tests.e2e.server import clean_environment, command
+from tests.e2e.stage import fabric
 from tests.e2e.test_node import FROM_TEMPLATE, TALKS, pod, runs, says
 from tests.e2e.test_node import template as one_device
 
@@ -47,26 +47,13 @@ class Place:
             self.drivers = {name: self._driver(processes, node) for name, node in self.nodes.items()}
             for service in services:
                 service.result()
-        kubectl("create", "-f", "-", given=[self._fabric(), one_device()])
+        kubectl("create", "-f", "-", given=[fabric(DRIVER, "nic-0"), one_device()])
         self._server = processes.server
 
     def _driver(self, processes: Cluster, node: Node) -> Process:
         driver = processes.plain_driver(self.kubectl, node, DRIVER, "--devices", "0")
         until(lambda: DRIVER in node.agent.log.read_text(), node.agent.log.read_text)
         return driver
-
-    def _fabric(self) -> dict[str, Any]:
-        return {
-            "apiVersion": "resource.k8s.io/v1",
-            "kind": "ResourceSlice",
-            "metadata": {"name": "fabric"},
-            "spec": {
-                "driver": DRIVER,
-                "allNodes": True,
-                "pool": {"name": "fabric", "generation": 1, "resourceSliceCount": 1},
-                "devices": [{"name": "nic-0"}],
-            },
-        }
 
     def fail(self, name: str) -> None:
         """Power fails on a node: its agent, its drivers and what runs there are gone at once."""

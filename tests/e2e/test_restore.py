@@ -26,6 +26,7 @@ from tests.e2e.patience import until
 from tests.e2e.processes import Cluster, Process
 from tests.e2e.programs import heedless, holder
 from tests.e2e.server import Running, clean_environment, command
+from tests.e2e.stage import fabric
 from tests.e2e.test_node import DRIVER, FROM_TEMPLATE, pod, runs
 from tests.e2e.test_node import template as one_device
 from tests.e2e.test_node_loss import eventually
@@ -63,7 +64,7 @@ class Place:
                 until(partial(_names, node.agent.log, DRIVER), node.agent.log.read_text)
             self.scheduler = scheduler.result()
             controller.result()
-        kubectl("create", "-f", "-", given=[_fabric(), one_device()])
+        kubectl("create", "-f", "-", given=[fabric(DRIVER, "nic-0", "nic-1"), one_device()])
 
     def dray(self, *words: str) -> str:
         done = subprocess.run(command(*words), capture_output=True, text=True, timeout=120)
@@ -106,20 +107,6 @@ def _is_ready(kubectl: Kubectl, name: str) -> bool:
 
 def _names(log: Path, what: str) -> bool:
     return what in log.read_text()
-
-
-def _fabric() -> dict[str, Any]:
-    return {
-        "apiVersion": "resource.k8s.io/v1",
-        "kind": "ResourceSlice",
-        "metadata": {"name": "fabric"},
-        "spec": {
-            "driver": DRIVER,
-            "allNodes": True,
-            "pool": {"name": "fabric", "generation": 1, "resourceSliceCount": 1},
-            "devices": [{"name": "nic-0"}, {"name": "nic-1"}],
-        },
-    }
 
 
 @contextmanager

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -18,13 +16,11 @@ from dray.api.preparation import Preparation, PreparationSpec, PreparedClaim
 from dray.claims.rows import LEDGER
 from dray.client.changes import MergePatch
 from dray.client.client import Client
-from dray.client.http import Http
-from dray.client.kubeconfig import find_access
-from dray.cluster.control import ServerOptions, serving
 from dray.placement.fencing import FENCED_AT
 from dray.store import Put, open_store
 from tests.contract.controlled import by_name, pod
 from tests.unit.cli.conftest import Typed
+from tests.unit.cli.serving import served, through
 from tests.unit.server.registries import claim, result
 
 ROW = LEDGER + b"devices/gpu.example.com/pool/gpu-7"
@@ -34,40 +30,8 @@ CLAIMS = kind_named("resource.k8s.io", "ResourceClaim")
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[Path]:
     """The kubeconfig of a server that runs in another thread."""
-    started: list[Path] = []
-    ready = threading.Event()
-    loop = asyncio.new_event_loop()
-    stop = asyncio.Event()
-
-    async def run() -> None:
-        try:
-            async with serving(ServerOptions(tmp_path / "server", port=0)) as running:
-                started.append(running.kubeconfig)
-                ready.set()
-                await stop.wait()
-        finally:
-            ready.set()
-
-    thread = threading.Thread(target=lambda: loop.run_until_complete(run()))
-    thread.start()
-    assert ready.wait(30)
-    try:
-        yield started[0]
-    finally:
-        loop.call_soon_threadsafe(stop.set)
-        thread.join(30)
-        loop.close()
-
-
-def through(kubeconfig: Path, story: Callable[[Client], Any]) -> Any:
-    async def told() -> Any:
-        client = Client(Http(find_access(str(kubeconfig))))
-        try:
-            return await story(client)
-        finally:
-            await client.close()
-
-    return asyncio.run(told())
+    with served(tmp_path / "server") as kubeconfig:
+        yield kubeconfig
 
 
 async def in_quarantine(client: Client) -> None:
