@@ -61,9 +61,17 @@ class Exhausted(msgspec.Struct, frozen=True, gc=False):
 
 
 class GaveUp(msgspec.Struct, frozen=True, gc=False):
-    """The budget ran out: nobody knows whether there is a solution."""
+    """The time or the steps of a search ran out: nobody knows whether there is a solution.
+
+    The rest says how far it came: seconds of work, the most devices found at once of how many, and the point
+    where no further one was found. All of them are empty for a search that was not begun.
+    """
 
     steps: int
+    seconds: float = 0.0
+    found: int = 0
+    wanted: int = 0
+    stuck: Point | None = None
 
 
 class Faulted(msgspec.Struct, frozen=True, gc=False):
