@@ -3,12 +3,16 @@
 Theory of operation: thousands of devices in a cluster differ only in name. Their *content* (driver,
 attributes, capacities, counters, taints) is interned, and everything that follows from content alone
 is remembered with it: whether a selector is true, the values of an attribute, what a share consumes.
+
+Contents are known for as long as a slice or a shape has them, and what each of them remembers is bounded:
+drivers publish new values, and people write new selectors, for as long as a cluster lives.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from weakref import WeakValueDictionary
 
 import msgspec
 
@@ -16,6 +20,7 @@ from dray.allocator.checks.capacity import Amounts, consumption
 from dray.allocator.reasons import Refusal
 from dray.api.jsontext import write_json
 from dray.api.resource import Device
+from dray.values.bounds import Bound
 from dray.values.quantity import Form, Quantity
 
 Verdict = bool | str
@@ -25,6 +30,11 @@ Judge = Callable[[str, str, Device], Verdict]
 """Expression, driver, device: the verdict."""
 
 _BLOCKING = ("NoSchedule", "NoExecute")
+
+VERDICTS = Bound("selector results", 256, "a device content")
+VALUE_SETS = Bound("values of attributes", 64, "a device content")
+CONSUMED = Bound("amounts of shares", 128, "a device content")
+WRITTEN = Bound("amounts of shares as quantities", 128, "a device content")
 
 
 def nanos_of(amount: Quantity | None) -> int:
@@ -36,6 +46,7 @@ class Content:
     """Everything about a device that selectors, constraints and amounts can see."""
 
     __slots__ = (
+        "__weakref__",
         "_consumed",
         "_judge",
         "_sets",
@@ -72,14 +83,15 @@ class Content:
         """Whether a selector is true of the device, or why it fails."""
         found = self._verdicts.get(expression)
         if found is None:
-            found = self._verdicts[expression] = self._judge(expression, self.driver, self.device)
+            found = self._judge(expression, self.driver, self.device)
+            VERDICTS.keep(self._verdicts, expression, found)
         return found
 
     def values(self, attribute: str) -> frozenset[tuple[str, Any]]:
         """The typed values of an attribute, a scalar as a set of one; empty when the device lacks it."""
         found = self._sets.get(attribute)
         if found is None:
-            found = self._sets[attribute] = self._look_up(attribute)
+            found = VALUE_SETS.keep(self._sets, attribute, self._look_up(attribute))
         return found
 
     def _look_up(self, attribute: str) -> frozenset[tuple[str, Any]]:
@@ -94,7 +106,7 @@ class Content:
         """What one share takes of each capacity when these amounts are asked, or why it cannot."""
         found = self._consumed.get(amounts)
         if found is None:
-            found = self._consumed[amounts] = consumption(self.device, amounts)
+            found = CONSUMED.keep(self._consumed, amounts, consumption(self.device, amounts))
         return found
 
     def written(self, consumed: dict[str, int]) -> tuple[tuple[str, Quantity], ...]:
@@ -106,7 +118,7 @@ class Content:
                 (name, Quantity(nanos, _form(self.device.capacity[name].value)))
                 for name, nanos in consumed.items()
             )
-            found = self._written[id(consumed)] = (consumed, pairs)
+            found = WRITTEN.keep(self._written, id(consumed), (consumed, pairs))
         return found[1]
 
 
@@ -115,13 +127,13 @@ def _form(amount: Quantity | None) -> Form:
 
 
 class Contents:
-    """All contents seen so far, each once."""
+    """All contents that somebody has, each once."""
 
     __slots__ = ("_judge", "_known")
 
     def __init__(self, judge: Judge) -> None:
         self._judge = judge
-        self._known: dict[tuple[str, bytes], Content] = {}
+        self._known: WeakValueDictionary[tuple[str, bytes], Content] = WeakValueDictionary()
 
     def of(self, driver: str, device: Device) -> Content:
         """The content of a device."""

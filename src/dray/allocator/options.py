@@ -11,6 +11,7 @@ from dray.allocator.checks import taints
 from dray.allocator.reasons import Reason, Refusal
 from dray.allocator.stock import Shape
 from dray.allocator.wants import Want
+from dray.values.bounds import Bound
 
 FAULTS = frozenset({Reason.BROKEN_SELECTOR, Reason.CAPACITY_UNREPRESENTABLE})
 """Reasons that end a search when it reaches them: the device cannot be judged."""
@@ -19,17 +20,29 @@ _MATCHING = frozenset({Reason.TAINTED, Reason.NODE_SELECTOR})
 """Reasons not to take a device that is what the want asks for: who wants all of them cannot do without it."""
 
 
-MANY_WANTS = 1_024
-"""Different wants to remember per shape."""
+WANTS = Bound("candidates of wants", 128, "a shape")
 
 
 class Options:
     """The candidates of one want, as masks over the candidates of a shape."""
 
-    __slots__ = ("_shape", "_shares", "_size", "_want", "faulty", "frontier", "mask", "refusals", "suiting")
+    # Not the shape itself: what remembers these options would be a cycle, and wait for the garbage collector.
+    __slots__ = (
+        "_contents",
+        "_reaches",
+        "_shares",
+        "_size",
+        "_want",
+        "faulty",
+        "frontier",
+        "mask",
+        "refusals",
+        "suiting",
+    )
 
     def __init__(self, shape: Shape, want: Want) -> None:
-        self._shape = shape
+        self._contents = shape.contents
+        self._reaches = shape.reaches
         self._want = want
         self._size = len(shape.contents)
         self.frontier = 0
@@ -54,7 +67,7 @@ class Options:
         """What one share of a candidate that suits takes of each capacity."""
         found = self._shares.get(candidate)
         if found is None:
-            taken = self._shape.contents[candidate].consumed(self._want.amounts)
+            taken = self._contents[candidate].consumed(self._want.amounts)
             assert not isinstance(taken, Refusal)
             found = self._shares[candidate] = taken
         return found
@@ -81,7 +94,7 @@ class Options:
             self.suiting |= bit
 
     def _refuse(self, candidate: int) -> Refusal | None:
-        content, want = self._shape.contents[candidate], self._want
+        content, want = self._contents[candidate], self._want
         for _owner, expression in want.selectors:
             verdict = content.verdict(expression)
             if verdict is not True:
@@ -90,7 +103,7 @@ class Options:
         consumed = content.consumed(want.amounts) if content.shareable or want.amounts else None
         if isinstance(consumed, Refusal):
             return consumed
-        if self._shape.reaches[candidate].is_tangled:
+        if self._reaches[candidate].is_tangled:
             return Refusal(Reason.NODE_SELECTOR)
         return taints.refuse(content.taints, want.tolerations) if content.taints else None
 
@@ -99,7 +112,5 @@ def options_of(shape: Shape, want: Want) -> Options:
     """The options of a want on a shape; wants that ask the same of a device share them."""
     found: Options | None = shape.memo.get(want.key)
     if found is None:
-        if len(shape.memo) >= MANY_WANTS:
-            shape.memo.clear()
-        found = shape.memo[want.key] = Options(shape, want)
+        found = WANTS.keep(shape.memo, want.key, Options(shape, want))
     return found

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
+from weakref import WeakValueDictionary
 
 import msgspec
 
@@ -81,12 +82,22 @@ def _covers(name: str | None, everywhere: bool | None, selector: NodeSelector | 
     return selector is not None and selector.matches(node.metadata.name, node.metadata.labels)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+class Likeness:
+    """What shelves have in common that hold the same devices in the same order."""
+
+    __slots__ = ("__weakref__",)
+
+
+Likenesses = WeakValueDictionary[Any, Likeness]
+"""Known for as long as a shelf or a shape has them."""
+
+
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Shelf:
     """What a node sees of one pool."""
 
     pool: PoolId
-    key: int
+    key: Likeness
     order: tuple[Any, ...]
     names: tuple[str, ...] = ()
     contents: tuple[Content, ...] = ()
@@ -114,11 +125,11 @@ Entry = tuple[Page, tuple[int, ...]]
 
 
 def shelves(
-    pool: PoolId, entries: Sequence[Entry], everything: Sequence[Page], keys: dict[Any, int]
+    pool: PoolId, entries: Sequence[Entry], everything: Sequence[Page], keys: Likenesses
 ) -> list[Shelf]:
     """What a node sees of a pool, given all pages of it; nothing when a newer generation lives elsewhere.
 
-    `keys` numbers contents: shelves with the same number hold the same devices in the same order.
+    `keys` are the likenesses of shelves seen so far.
     """
     newest = max(page.slice.spec.pool.generation for page, _ in entries)
     relevant = [entry for entry in entries if entry[0].slice.spec.pool.generation == newest]
@@ -138,9 +149,7 @@ def shelves(
     return [_complete(pool, relevant, published, keys)]
 
 
-def _complete(
-    pool: PoolId, relevant: Sequence[Entry], published: Sequence[Page], keys: dict[Any, int]
-) -> Shelf:
+def _complete(pool: PoolId, relevant: Sequence[Entry], published: Sequence[Page], keys: Likenesses) -> Shelf:
     """The shelf of a pool of which all slices are there."""
     ordered = sorted(
         relevant, key=lambda entry: (-(entry[0].slice.spec.priority or 0), entry[0].slice.metadata.name)
@@ -163,12 +172,12 @@ def _complete(
     reaches = tuple(page.reach(i) for page, i in places)
     totals = {(group.name, name): nanos_of(c.value) for group in sets for name, c in group.counters.items()}
     tangled = tuple(reach.is_tangled for reach in reaches)
-    key = keys.setdefault((contents, tangled, tuple(totals)), len(keys))
+    key = keys.setdefault((contents, tangled, tuple(totals)), Likeness())
     return Shelf(pool, key, _order(relevant), names, contents, reaches, totals, consumers)
 
 
-def _flawed(pool: PoolId, relevant: Sequence[Entry], flaw: Refusal, keys: dict[Any, int]) -> Shelf:
-    return Shelf(pool, keys.setdefault(flaw, len(keys)), _order(relevant), flaw=flaw)
+def _flawed(pool: PoolId, relevant: Sequence[Entry], flaw: Refusal, keys: Likenesses) -> Shelf:
+    return Shelf(pool, keys.setdefault(flaw, Likeness()), _order(relevant), flaw=flaw)
 
 
 def _flaw(

@@ -5,33 +5,43 @@ their `Shape`. A shape leaves out names: two nodes whose devices are the same, t
 shape, and whatever a search finds out about it holds for both. Usage may change without preparing the
 slices again (`with_usage`), and slices without preparing those that stay (`with_slices`).
 
+What is prepared lives as long as what it was made of: contents and shelves as long as a slice, views as long
+as a node (`forget`), shapes as long as a view. Only shapes may come back, when a device is taken and given
+back, so the last ones are kept although no node has them.
+
 Rules for this file: nothing of claims or search. Objects that came in are never changed.
 """
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from dray.allocator.contents import Content, Contents, Judge
-from dray.allocator.pools import CounterId, Page, Shelf, in_order, shelves
+from dray.allocator.pools import CounterId, Entry, Likenesses, Page, Shelf, in_order, shelves
 from dray.allocator.usage import UNTOUCHED, PoolId, PoolUsage, Usage
 from dray.api.core import Node
 from dray.api.resource import DeviceClass, ResourceSlice
+from dray.values.bounds import Bound
 from dray.values.nodeselector import NodeSelector, for_node
 
-MANY_SHAPES = 65_536
-"""Shapes to remember; every change of usage makes new ones, and a stock may live for months."""
+RECENT = Bound("devices of shapes that no node has any more", 4_096, "a stock")
+VALUES = Bound("values of attributes as masks", 64, "a shape")
+SHELVES = Bound("shelves of pools that several nodes see", 4_096, "a stock")
 
 
 class Shape:
     """What a search can see of a node: contents in order, what is taken, what is left. No names."""
 
     __slots__ = (
+        "__weakref__",
         "_values",
         "contents",
         "counters",
+        "endings",
         "flaws",
         "left",
         "memo",
@@ -55,6 +65,9 @@ class Shape:
         self.taken = self.shared = self.shareable = 0
         self.left: dict[int, Mapping[str, int]] = {}
         self.memo: dict[Any, Any] = {}
+        """Candidates of wants; `options` bounds them."""
+        self.endings: dict[Any, Any] = {}
+        """How searches ended; whoever remembers them here bounds them."""
         self._values: dict[str, tuple[int, dict[tuple[str, Any], int]]] = {}
         offset = 0
         for shelf, use in parts:
@@ -76,8 +89,37 @@ class Shape:
                 for value in content.values(attribute):
                     having |= 1 << i
                     by_value[value] = by_value.get(value, 0) | 1 << i
-            found = self._values[attribute] = (having, by_value)
+            found = VALUES.keep(self._values, attribute, (having, by_value))
         return found
+
+
+class _Shapes:
+    """The shapes that views have, and the last ones that some view had."""
+
+    __slots__ = ("_devices", "_known", "_recent")
+
+    def __init__(self) -> None:
+        self._known: WeakValueDictionary[Any, Shape] = WeakValueDictionary()
+        self._recent: OrderedDict[Shape, None] = OrderedDict()
+        self._devices = 0
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def of(self, parts: list[tuple[Shelf, _Left]]) -> Shape:
+        """The shape of what a node sees, the same one for as long as anybody has it."""
+        key = tuple([(shelf.key, left.key) for shelf, left in parts])
+        shape = self._known.get(key)
+        if shape is None:
+            shape = self._known[key] = Shape(parts)
+        if shape in self._recent:
+            self._recent.move_to_end(shape)
+            return shape
+        self._recent[shape] = None
+        self._devices += len(shape.contents) + 1
+        while self._devices > RECENT.most and self._recent:
+            self._devices -= len(self._recent.popitem(last=False)[0].contents) + 1
+        return shape
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +185,10 @@ class Stock:
         """The nodes that may see a pool; None when that cannot be told without asking each."""
         return self._prepared.nodes_of(pool)
 
+    def forget(self, node: str) -> None:
+        """A node is gone: what it saw is not kept any longer."""
+        self._prepared.forget(node)
+
     def _with(self, usage: Usage, classes: Mapping[str, DeviceClass], prepared: _Prepared) -> Stock:
         other = object.__new__(Stock)
         other.usage, other.classes, other._prepared = usage, classes, prepared
@@ -160,12 +206,12 @@ class _Prepared:
         self._shared: list[Page] = []
         self._by_pool: dict[PoolId, list[Page]] = {}
         self._shelves: dict[Any, tuple[Shelf, ...]] = {}
-        self._keys: dict[Any, int] = before._keys if before is not None else {}
+        self._keys: Likenesses = before._keys if before is not None else WeakValueDictionary()
         self._seen: dict[str, tuple[Node, tuple[Shelf, ...]]] = {}
         self._views: dict[str, tuple[View, tuple[PoolUsage, ...]]] = {}
         self._settled: tuple[Usage | None, dict[str, View]] = (None, {})
-        self._left: dict[Shelf, tuple[PoolUsage, _Left]] = {}
-        self._shapes: dict[Any, Shape] = before._shapes if before is not None else {}
+        self._left: WeakKeyDictionary[Shelf, tuple[PoolUsage, _Left]] = WeakKeyDictionary()
+        self._shapes: _Shapes = before._shapes if before is not None else _Shapes()
         known = (
             {id(page.slice): page for pages in before._by_pool.values() for page in pages} if before else {}
         )
@@ -194,6 +240,10 @@ class _Prepared:
         names = {page.slice.spec.node_name for page in self._by_pool.get(pool, ())}
         return None if None in names or "" in names else frozenset(name for name in names if name)
 
+    def forget(self, node: str) -> None:
+        for kept in (self._seen, self._views, self._settled[1]):
+            kept.pop(node, None)
+
     def view(self, node: Node, usage: Usage) -> View:
         # Read once: another thread may ask under another usage in between.
         settled = self._settled
@@ -212,13 +262,7 @@ class _Prepared:
         if known is not None and known[0].shelves is ordered and known[1] == used:
             return known[0]
         parts = [(shelf, self._left_of(shelf, use)) for shelf, use in zip(ordered, used, strict=True)]
-        key = tuple((shelf.key, left.key) for shelf, left in parts)
-        shape = self._shapes.get(key)
-        if shape is None:
-            if len(self._shapes) >= MANY_SHAPES:
-                self._shapes.clear()
-            shape = self._shapes[key] = Shape(parts)
-        view = View(node, ordered, shape, for_node(node.metadata.name))
+        view = View(node, ordered, self._shapes.of(parts), for_node(node.metadata.name))
         self._views[node.metadata.name] = (view, used)
         return view
 
@@ -227,7 +271,7 @@ class _Prepared:
         known = self._seen.get(name)
         if known is not None and (known[0] is node or known[0].metadata.labels == node.metadata.labels):
             return known[1]
-        seen: dict[PoolId, list[tuple[Page, tuple[int, ...]]]] = {}
+        seen: dict[PoolId, list[Entry]] = {}
         for page in (*self._by_node.get(name, ()), *self._shared):
             positions = page.seen_by(node)
             if positions is not None:
@@ -235,14 +279,21 @@ class _Prepared:
                 seen.setdefault((spec.driver, spec.pool.name), []).append((page, positions))
         found: list[Shelf] = []
         for pool, entries in seen.items():
-            key = (pool, tuple(entries))
-            made = self._shelves.get(key)
-            if made is None:
-                made = self._shelves[key] = tuple(shelves(pool, entries, self._by_pool[pool], self._keys))
-            found += made
+            found += self._made(pool, entries)
         ordered = in_order(found)
         self._seen[name] = (node, ordered)
         return ordered
+
+    def _made(self, pool: PoolId, entries: list[Entry]) -> tuple[Shelf, ...]:
+        """What a node sees of one pool; nodes that see the same of a shared one have the same shelf."""
+        everything = self._by_pool[pool]
+        if self.nodes_of(pool) is not None:
+            return tuple(shelves(pool, entries, everything, self._keys))
+        key = (pool, tuple(entries))
+        made = self._shelves.get(key)
+        if made is None:
+            made = SHELVES.keep(self._shelves, key, tuple(shelves(pool, entries, everything, self._keys)))
+        return made
 
     def _left_of(self, shelf: Shelf, use: PoolUsage) -> _Left:
         known = self._left.get(shelf)

@@ -77,6 +77,9 @@ class Overlay:
         if self._stock.usage is not self._usage:
             self._stock = self._stock.with_usage(self._usage)
         news = {name: self._said(name) for name in touched}
+        for name, said in news.items():
+            if said is None:
+                self._stock.forget(name)
         self._snapshot = self._snapshot.changed(self._stock, news)
         self._touched, self._pools = set(), set()
         return self._snapshot

@@ -105,7 +105,7 @@ def test_wants_that_ask_the_same_share_their_options(shape):
 
 
 def test_a_shape_that_lives_long_does_not_remember_every_want(shape, monkeypatch):
-    monkeypatch.setattr(options, "MANY_WANTS", 2)
+    monkeypatch.setattr(options.WANTS, "most", 2)
     kept = options_of(shape, want("single"))
     for expression in ("any", "attr?:numa=0", "attr?:numa=1", "shared"):
         options_of(shape, want(expression))

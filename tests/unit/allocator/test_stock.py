@@ -183,8 +183,8 @@ def test_what_is_left_of_shares():
     assert (shape.taken, shape.shared, shape.shareable) == (0, 1, 1)
 
 
-def test_a_stock_that_lives_long_does_not_remember_everything(monkeypatch):
-    monkeypatch.setattr(stocking, "MANY_SHAPES", 3)
+def test_a_stock_that_lives_long_does_not_remember_every_shape(monkeypatch):
+    monkeypatch.setattr(stocking.RECENT, "most", 27)  # three shapes of eight devices
     there = stock(local(devices(*"abcdefgh"), 1))
     seen = []
     for name in "abcdefgh":
@@ -192,3 +192,47 @@ def test_a_stock_that_lives_long_does_not_remember_everything(monkeypatch):
         seen.append(there.seen_from(node("n1")).shape.taken)
         assert len(there._prepared._shapes) <= 3
     assert seen == [2**i - 1 for i in range(1, 9)]
+
+
+def test_a_shape_that_comes_back_is_the_same_one():
+    free = stock(local(devices("a", "b"), 1))
+    shape = free.seen_from(node("n1")).shape
+    shape.memo["kept"] = True
+    del shape
+    taken = free.with_usage(free.usage.taking([holding(result("a", pool="p1"))]))
+    assert taken.seen_from(node("n1")).shape.memo == {}
+    assert free.with_usage(Usage()).seen_from(node("n1")).shape.memo == {"kept": True}
+
+
+def test_a_shape_in_use_is_found_however_many_were_seen_since(monkeypatch):
+    monkeypatch.setattr(stocking.RECENT, "most", 1)
+    there = stock(local(devices("a", "b"), 1), local(devices("a", "b"), 2))
+    shape = there.seen_from(node("n1")).shape
+    assert there.seen_from(node("n2")).shape is shape
+
+
+def test_nothing_is_kept_of_slices_that_were_replaced(monkeypatch):
+    monkeypatch.setattr(stocking.RECENT, "most", 30)
+    there = stock(local(devices("a"), 1), local(devices("a"), 2))
+    prepared = there._prepared
+    contents, shapes, keys = prepared._contents._known, prepared._shapes, prepared._keys
+    for version in range(50):
+        changed = local([device("a", version=version)], 1)
+        there = there.with_slices([changed, local(devices("a"), 2)])
+        for name in ("n1", "n2"):
+            there.seen_from(node(name))
+    # Fifteen recent shapes of one device and those in use.
+    assert len(contents) <= 17
+    assert len(shapes) <= 17
+    assert len(keys) <= 17
+
+
+def test_nothing_is_kept_of_a_node_that_is_gone():
+    there = stock(published(device("a"), all_nodes=True))
+    for number in range(20):
+        there.seen_from(node(f"n{number}"))
+        there.forget(f"n{number}")
+    prepared = there._prepared
+    assert not prepared._seen
+    assert not prepared._views
+    assert not prepared._settled[1]

@@ -31,12 +31,14 @@ from dray.placement.phases import Given, Opinion, Spread, between
 from dray.placement.snapshot import Seat, Snapshot
 from dray.placement.subject import PLUGIN, Subject
 from dray.placement.verdicts import Signal, Topic, Verdict
+from dray.values.bounds import Bound
 from dray.values.nodeselector import NODE_NAME, NodeSelector
 
 FIRST_CHOICE: Final = 8
 """What a request earns a node when it gets its first alternative; every further one earns one less."""
-MANY_ASKS: Final = 1024
-MANY_SHAPES: Final = 4096
+ASKS: Final = Bound("what claims ask for", 512, "the scheduler")
+ENDINGS: Final = Bound("endings of searches", 64, "a shape")
+REACHED: Final = Bound("nodes of selectors", 64, "the scheduler")
 MOST_GIVEN_UP: Final = 2
 """Searches that may be given up in a first cycle before the shapes that are left are not tried; one more with
 every attempt, so that hard shapes do not keep a pod from an easy one for ever."""
@@ -68,11 +70,10 @@ def out_of_reach(claims: Sequence[ResourceClaim], node: Node) -> ResourceClaim |
 
 @dataclass(slots=True, eq=False)
 class _Known:
-    """What is asked, and how the search for it ended on shapes seen so far."""
+    """What is asked. How the search for it ended on a shape is kept with the shape, and goes with it."""
 
     ask: Ask
     classes: dict[str, DeviceClass]
-    endings: dict[Shape, Ending] = field(default_factory=dict)
 
 
 @dataclass(slots=True, eq=False)
@@ -86,7 +87,9 @@ class Devices:
     searches: Counter[str] = field(default_factory=Counter)
     """Searches made, by how they ended."""
     _known: dict[tuple[bytes, ...], _Known] = field(default_factory=dict)
-    _reached: dict[NodeSelector, tuple[object, frozenset[str]]] = field(default_factory=dict)
+    _reached: dict[NodeSelector, frozenset[str]] = field(default_factory=dict)
+    _reached_of: object = None
+    """The nodes that `_reached` is about."""
 
     def opinion(self, subject: Subject, snapshot: Snapshot) -> Opinion | Verdict | None:
         """What it thinks of a pod."""
@@ -125,22 +128,20 @@ class Devices:
         only = _only_names(where)
         if only is not None:
             return frozenset(name for name in only if name in snapshot.nodes)
+        if self._reached_of is not snapshot.nodes:
+            self._reached, self._reached_of = {}, snapshot.nodes
         known = self._reached.get(where)
-        if known is None or known[0] is not snapshot.nodes:
+        if known is None:
             found = [n for n, node in snapshot.nodes.items() if where.matches(n, node.metadata.labels)]
-            if len(self._reached) >= MANY_ASKS:
-                self._reached.clear()
-            known = self._reached[where] = (snapshot.nodes, frozenset(found))
-        return known[1]
+            known = REACHED.keep(self._reached, where, frozenset(found))
+        return known
 
     def _asked(self, subject: Subject, snapshot: Snapshot) -> _Known:
         key = tuple([encode_spec(claim) for claim in subject.pending])
         known, classes = self._known.get(key), snapshot.stock.classes
         if known is None or any(classes.get(name) is not used for name, used in known.classes.items()):
             ask = ask_of(self.door.claims(subject.pending), classes.get)
-            if len(self._known) >= MANY_ASKS:
-                self._known.clear()
-            known = self._known[key] = _Known(ask, dict(ask.classes))
+            known = ASKS.keep(self._known, key, _Known(ask, dict(ask.classes)))
         return known
 
 
@@ -189,10 +190,10 @@ class _Trial:
         return tuple(zip(self._subject.pending, given, strict=True))
 
     def _ending(self, shape: Shape) -> Ending:
-        known = self._endings.get(shape) or self._known.endings.get(shape)
+        known = self._endings.get(shape) or shape.endings.get(self._known)
         if known is None and len(self._given_up) >= MOST_GIVEN_UP + self._subject.attempts:
             known = self._given_up[0]
-        ending = known or self._searched(shape)
+        ending: Ending = known or self._searched(shape)
         self._endings[shape] = ending
         return ending
 
@@ -202,9 +203,7 @@ class _Trial:
         if isinstance(ending, GaveUp):
             self._given_up.append(ending)
             return ending
-        if len(self._known.endings) >= MANY_SHAPES:
-            self._known.endings.clear()
-        self._known.endings[shape] = ending
+        ENDINGS.keep(shape.endings, self._known, ending)
         return ending
 
 
