@@ -117,8 +117,17 @@ def compile_selector(expression: str, *, stored: bool, gates: GateSet) -> Compil
     return _compiled(expression, sharing, lists)
 
 
+def compile_anew(expression: str) -> Compiled:
+    """Like `compile_stored`, without looking whether it was compiled before: to measure what that takes."""
+    return _compile(expression, True, True)
+
+
 @lru_cache(maxsize=1024)
 def _compiled(expression: str, sharing: bool, lists: bool) -> Compiled:
+    return _compile(expression, sharing, lists)
+
+
+def _compile(expression: str, sharing: bool, lists: bool) -> Compiled:
     program = environment(sharing=sharing, lists=lists).compile(expression)
     if isinstance(program, CompileFault):
         return SelectorFault(f"{_STAGES[program.stage]}: {program}", program)

@@ -1,10 +1,14 @@
 """Timing the allocator: how long an answer takes, beside a reference, and what the story of it costs.
 
 Theory of operation: an operation is what a scheduler does for one pod: normalise its claims, search (on one
-node, or over all of them with one search per shape) and assemble results for the node that was chosen. The
-stock is prepared beforehand, as it is kept between pods. An operation is repeated for a while and the best
-time counts: on a shared machine the rest is somebody else's time. `hard` scenarios are answered
-on a fresh stock each time, because remembering the last answer would be cheating.
+node, or over all of them with one search per shape) and assemble results for the node that was chosen. Three
+times are measured, each the best of several, because on a shared machine the rest is somebody else's time:
+
+- *first*: a claim nobody asked before. The slices are prepared, as they are kept between pods, and the
+  expressions are compiled, as they are in the reference. Every repetition has a stock of its own and claims
+  decoded once more, both made outside of the measured time, so that nothing can be remembered of them.
+- *repeated*: the same claims on the same stock again, as for the second of many equal pods.
+- *cold*: everything, from slices that nobody prepared and expressions that nobody compiled.
 
 Reference times are scaled by calibration: the same loop is run here, and the machine that takes twice as long
 for it is granted twice the time.
@@ -17,28 +21,50 @@ the whole search is what the story adds.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
+from math import ceil
 
 from dray.allocator.allocate import Allocated, allocate, survey
 from dray.allocator.assemble import assemble
-from dray.allocator.beats import Beat, DeadEnd, Ending, GaveUp, Point, Solved, Took
+from dray.allocator.beats import Beat, DeadEnd, GaveUp, Point, Solved, Took
 from dray.allocator.contents import Judge
 from dray.allocator.search import search
+from dray.allocator.selectors import Selectors
 from dray.allocator.stock import Stock
-from dray.allocator.wants import ask_of
+from dray.allocator.wants import Ask, ask_of
+from dray.api.core import Node
+from dray.api.deviceenv import compile_anew, compile_stored
+from dray.api.resource import ResourceClaim
+from dray.errors import AllocationFault
 from dray.sim.scenarios import Reference, Scenario
+from dray.sim.vectors import Kind, answer
+from dray.sim.verdicts import NONE_KNOWN
 
 Clock = Callable[[], float]
 
 PASS_SECONDS = 0.0006
-PASSES = 100
+PASSES = 40
+FIRSTS = 6
 ROUNDS = 4
 """Many short passes, in rounds over everything: the best one is the one that nobody disturbed."""
 
+PATIENCE = 2.0
+"""Seconds after which one scenario is measured no further, once each of its times is known."""
+
 LOOP, LOOP_PIECES = 3_000_000, 500
 """The calibration loop of the reference, and the pieces it is timed in."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of a scenario, in a word, and whether it is what was expected."""
+
+    word: str
+    right: bool
+    steps: int = 0
+    gave_up: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,25 +72,33 @@ class Timing:
     """One scenario, measured. Times are microseconds; `reference` is scaled to this machine."""
 
     scenario: Scenario
-    ending: Ending
-    right: bool
-    micros: float
+    outcome: Outcome
+    first: float
+    repeated: float
+    cold: float
     reference: float | None = None
     telling: float = 0.0
 
     @property
-    def ratio(self) -> float | None:
-        """Our time in terms of the reference; below one is faster."""
-        return None if self.reference is None else self.micros / self.reference
+    def first_ratio(self) -> float | None:
+        """The first answer in terms of the reference; below one is faster."""
+        return None if self.reference is None else self.first / self.reference
 
     @property
-    def gave_up(self) -> bool:
-        return isinstance(self.ending, GaveUp)
+    def repeated_ratio(self) -> float | None:
+        """A repeated answer in terms of the reference; below one is faster."""
+        return None if self.reference is None else self.repeated / self.reference
 
     @property
     def story_share(self) -> float:
         """What telling adds to searching, as a fraction; nothing where the search is not timed alone."""
-        return self.telling / (self.micros - self.telling) if self.telling else 0.0
+        return self.telling / (self.repeated - self.telling) if self.telling else 0.0
+
+
+def percentile(values: Sequence[float], percent: float) -> float:
+    """The smallest value that so many percent of the values do not exceed; there must be one."""
+    ordered = sorted(values)
+    return ordered[max(ceil(len(ordered) * percent / 100), 1) - 1]
 
 
 class Calibration:
@@ -100,89 +134,155 @@ def _seconds(work: Callable[[], object], clock: Clock) -> float:
     return clock() - start
 
 
+def _micros(work: Callable[[], object], clock: Clock) -> float:
+    return _seconds(work, clock) * 1e6
+
+
 class Trial:
     """One scenario while it is being measured; every round may find a better time."""
 
     def __init__(
-        self,
-        scenario: Scenario,
-        judge: Judge,
-        new_share_id: Callable[[], str],
-        clock: Clock = time.perf_counter,
+        self, scenario: Scenario, new_share_id: Callable[[], str], clock: Clock = time.perf_counter
     ) -> None:
         self._scenario = scenario
-        self._judge = judge
         self._new_share_id = new_share_id
         self._clock = clock
-        self._stock = scenario.stock(judge)
-        self._micros = self._telling = float("inf")
-        ask = ask_of(scenario.claims, self._stock.classes.get)
-        story = list(search(ask, self._stock.seen_from(scenario.nodes[-1]).shape))
-        self._retell = _retelling(story) if scenario.kind != "nodes" else None
+        self._spent = 0.0
+        self._stock = self._prepared()
+        self._first = self._repeated = self._cold = self._telling = float("inf")
+        self._retell: Callable[[], object] | None = None
+        try:
+            ask = ask_of(scenario.claims, self._stock.classes.get)
+        except AllocationFault:
+            return
+        _compile_all(ask)
+        if scenario.kind == "micro":
+            story = list(search(ask, self._stock.seen_from(scenario.nodes[-1]).shape))
+            self._retell = _retelling(story)
 
     def run(self) -> None:
-        """Measure for a while."""
-        if self._scenario.kind == "hard":
-            stock = self._scenario.stock(self._judge)
-            once = _seconds(self._operation(stock), self._clock) * 1e6
-            self._micros = min(self._micros, once)
-        else:
-            self._micros = min(self._micros, self._warm(self._operation(self._stock)))
+        """Measure for a while; not again when the scenario is one that takes long."""
+        if self._spent > PATIENCE:
+            return
+        start = self._clock()
+        self._cold = min(self._cold, _micros(self._measure_cold(), self._clock))
+        self._first = min(self._first, self._measure_first())
+        self._repeated = min(self._repeated, self._warm(self._operation(self._stock, self._scenario.claims)))
         if self._retell is not None:
             self._telling = min(self._telling, self._warm(self._retell))
+        self._spent += self._clock() - start
 
-    def timing(self, reference: Reference | None, calibration: float) -> Timing:
+    def timing(self, reference: Reference, calibration: float) -> Timing:
         """What was found, beside the reference."""
-        scaled = None
-        if reference is not None and self._scenario.name in reference.times:
-            scaled = reference.times[self._scenario.name] * calibration / reference.calibration
+        scaled = reference.scaled(self._scenario, calibration)
         telling = 0.0 if self._retell is None else self._telling
-        return Timing(self._scenario, *self._checked(), self._micros, scaled, telling)
+        return Timing(
+            self._scenario, self._outcome(), self._first, self._repeated, self._cold, scaled, telling
+        )
 
-    def _operation(self, stock: Stock) -> Callable[[], object]:
+    def _prepared(self) -> Stock:
+        """A stock of its own, with everything prepared that does not depend on the claims."""
+        stock = self._scenario.stock(Selectors(compile_stored))
+        for node in self._scenario.nodes:
+            stock.seen_from(node)
+        return stock
+
+    def _measure_cold(self) -> Callable[[], object]:
+        claims, scenario = self._scenario.fresh_claims(), self._scenario
+
+        def work() -> None:
+            judge: Judge = Selectors(cache(compile_anew))
+            self._operation(scenario.stock(judge), claims)()
+
+        return work
+
+    def _measure_first(self) -> float:
+        """Microseconds of the first answer, the best of several stocks."""
+        best, start = float("inf"), self._clock()
+        for _ in range(FIRSTS):
+            stock, claims = self._prepared(), self._scenario.fresh_claims()
+            best = min(best, _micros(self._operation(stock, claims), self._clock))
+            if self._clock() - start > PATIENCE:
+                break
+        return best
+
+    def _operation(self, stock: Stock, claims: Sequence[ResourceClaim]) -> Callable[[], object]:
         """What is timed: one pod, from its claims to their allocations."""
-        claims, nodes, new_share_id = self._scenario.claims, self._scenario.nodes, self._new_share_id
-        if self._scenario.kind != "nodes":
-            (node,) = nodes
-            return lambda: allocate(stock, claims, node, new_share_id=new_share_id)
+        nodes, new_share_id = self._scenario.nodes, self._new_share_id
+        if self._scenario.kind == "nodes":
+            return partial(_cycle, stock, claims, nodes, new_share_id)
+        (node,) = nodes
 
-        def cycle() -> object:
-            ask = ask_of(claims, stock.classes.get)
-            best = None
-            for view, ending in survey(stock, ask, nodes):
-                if best is None and isinstance(ending, Solved):
-                    best = view, ending
-            if best is None:
+        def attempt() -> object:
+            try:
+                return allocate(stock, claims, node, new_share_id=new_share_id)
+            except AllocationFault:
                 return None
-            view, ending = best
-            return assemble(ask, view, ending.picks, new_share_id=new_share_id)
 
-        return cycle
+        return attempt
 
     def _warm(self, work: Callable[[], object]) -> float:
         """Microseconds per call, best of several passes over a prepared stock."""
-        once = max(min(_seconds(work, self._clock) for _ in range(3)), 1e-7)
+        start = self._clock()
+        work()
+        once = max(_seconds(work, self._clock), 1e-7)
         times = max(1, int(PASS_SECONDS / once))
 
         def many() -> None:
             for _ in range(times):
                 work()
 
-        return min(_seconds(many, self._clock) for _ in range(PASSES)) / times * 1e6
+        best = once * times
+        for _ in range(PASSES):
+            if self._clock() - start > PATIENCE:
+                break
+            best = min(best, _seconds(many, self._clock))
+        return best / times * 1e6
 
-    def _checked(self) -> tuple[Ending, bool]:
+    def _outcome(self) -> Outcome:
         """How the search ends on the last node, and whether that is what is expected."""
         scenario = self._scenario
-        answer = allocate(self._stock, scenario.claims, scenario.nodes[-1], new_share_id=self._new_share_id)
-        if isinstance(answer.ending, Solved) is not scenario.found:
-            return answer.ending, False
-        results = answer.results if isinstance(answer, Allocated) else ()
+        if scenario.vector is not None:
+            ours = answer(scenario.vector, Selectors(compile_stored))
+            verdict = NONE_KNOWN.judged(scenario.vector, ours)
+            return Outcome(ours.kind.value, verdict.good, gave_up=ours.kind is Kind.GAVE_UP)
+        got = allocate(self._stock, scenario.claims, scenario.nodes[-1], new_share_id=self._new_share_id)
+        if isinstance(got.ending, GaveUp):
+            return Outcome("gave up", False, got.ending.steps, gave_up=True)
+        word = "found" if isinstance(got.ending, Solved) else "none"
+        if isinstance(got.ending, Solved) is not scenario.found:
+            return Outcome(word, False, got.ending.steps)
+        results = got.results if isinstance(got, Allocated) else ()
         devices = tuple(
             f"{device.request}={device.driver}/{device.pool}/{device.device}"
             for result in results
             for device in result.devices.results
         )
-        return answer.ending, not scenario.devices or devices == scenario.devices
+        right = not scenario.devices or devices == scenario.devices
+        return Outcome(word, right, got.ending.steps)
+
+
+def _compile_all(ask: Ask) -> None:
+    """Compile every expression that the claims can meet, as the reference had done."""
+    for choice in ask.choices:
+        for want in choice.wants:
+            for _owner, expression in want.selectors:
+                compile_stored(expression)
+
+
+def _cycle(
+    stock: Stock, claims: Sequence[ResourceClaim], nodes: Sequence[Node], new_share_id: Callable[[], str]
+) -> object:
+    """One pod over all nodes: a search per shape, and results for the first node that fits."""
+    ask = ask_of(claims, stock.classes.get)
+    best = None
+    for view, ending in survey(stock, ask, nodes):
+        if best is None and isinstance(ending, Solved):
+            best = view, ending
+    if best is None:
+        return None
+    view, solved = best
+    return assemble(ask, view, solved.picks, new_share_id=new_share_id)
 
 
 def _retelling(story: list[Beat]) -> Callable[[], object]:

@@ -1,8 +1,9 @@
 """Scenarios: questions to the allocator that are worth timing, with the answer they must get.
 
 A scenario is a JSON object like a vector, for one node (`micro`, `hard`) or for many (`nodes`), with what is
-expected of it: whether devices are found, and which. Reference times of another allocator stand in a file of
-their own, together with a calibration: what a fixed loop took where they were measured.
+expected of it: whether devices are found, and which. A vector is a scenario, too (`vector`): the answer on
+record is expected, and `goMicros` is the time of the other allocator. Other reference times stand in a file
+of their own, together with a calibration: what a fixed loop took where they were measured.
 """
 
 from __future__ import annotations
@@ -19,15 +20,26 @@ from dray.api.codec import decode_document
 from dray.api.core import Node
 from dray.api.resource import DeviceClass, ResourceClaim, ResourceSlice
 from dray.errors import DecodeError, InputError
-from dray.sim.vectors import SWITCHES, held_claims
+from dray.sim.vectors import SWITCHES, Kind, Vector, held_claims, read_vector
 
 FOUND = "allocated"
+VECTOR = "vector"
+"""The kind of a scenario that is a vector."""
+
+RECORDED_CALIBRATION = 0.2076
+"""Seconds the calibration loop took where the times inside vectors were recorded; they do not say it."""
+
 _ANSWERS = (FOUND, "none")
+_UNANSWERED = ("timeout", "context deadline exceeded")
+"""Errors on record that are no answer, so that their time is none either."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """One question, and the answer it must get; `devices` are those on the last node, where known."""
+    """One question, and the answer it must get; `devices` are those on the last node, where known.
+
+    `documents` are the claims as they were read. Only vectors have `vector` and `reference` (microseconds).
+    """
 
     name: str
     family: str
@@ -40,17 +52,29 @@ class Scenario:
     held: tuple[ResourceClaim, ...]
     found: bool
     devices: tuple[str, ...]
+    documents: tuple[Any, ...]
+    vector: Vector | None = None
+    reference: float | None = None
 
     def stock(self, judge: Judge) -> Stock:
         """A fresh stock for it."""
         slices = Admission.switched(self.switches).slices(self.slices)
         return Stock(slices, self.classes, Usage.of(self.held), judge)
 
+    def fresh_claims(self) -> tuple[ResourceClaim, ...]:
+        """The claims, decoded once more: objects that nobody can have remembered anything about."""
+        return _objects(self.documents)
 
-def read_scenario(document: Any) -> Scenario | None:
-    """A scenario from its document, None for a document that is something else."""
-    if not isinstance(document, Mapping) or not {"family", "claimsToAllocate"} <= document.keys():
+
+def read_scenario(document: Any, family: str = "") -> Scenario | None:
+    """A scenario from its document, None for a document that is something else.
+
+    `family` is that of a vector, which does not name one.
+    """
+    if not isinstance(document, Mapping) or "claimsToAllocate" not in document:
         return None
+    if "family" not in document:
+        return _from_vector(document, family) if "upstream" in document or "runs" in document else None
     name = str(document.get("name"))
     try:
         return Scenario(
@@ -65,9 +89,40 @@ def read_scenario(document: Any) -> Scenario | None:
             held=held_claims(document),
             found=document["expected"]["outcome"].startswith(FOUND),
             devices=tuple(document["expected"]["devices"]),
+            documents=tuple(document["claimsToAllocate"]),
         )
     except (DecodeError, KeyError, TypeError, AttributeError) as wrong:
         raise InputError(f"scenario `{name}` cannot be read: {type(wrong).__name__}: {wrong}") from None
+
+
+def _from_vector(document: Mapping[str, Any], family: str) -> Scenario:
+    vector = read_vector(document)
+    recorded = vector.recorded
+    try:
+        micros = float(document["goMicros"]) if "goMicros" in document else None
+    except (TypeError, ValueError):
+        micros = 0.0
+    if micros is not None and not 0 < micros < float("inf"):
+        raise InputError(
+            f"vector `{vector.name}`: goMicros: expected a number above 0, got `{document['goMicros']}`"
+        )
+    answered = not any(words in recorded.text for words in _UNANSWERED)
+    return Scenario(
+        name=vector.name,
+        family=family,
+        kind=VECTOR,
+        switches=vector.switches,
+        nodes=(vector.node,),
+        classes=vector.classes,
+        slices=vector.slices,
+        claims=vector.claims,
+        held=vector.held,
+        found=recorded.kind is Kind.ALLOCATED,
+        devices=(),
+        documents=tuple(document["claimsToAllocate"]),
+        vector=vector,
+        reference=micros if answered else None,
+    )
 
 
 def _objects(documents: Any) -> tuple[Any, ...]:
@@ -76,10 +131,9 @@ def _objects(documents: Any) -> tuple[Any, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """Times of another allocator in microseconds, by scenario, and how long its calibration took."""
+    """Times of another allocator in microseconds, by scenario, each with how long its calibration took."""
 
-    times: Mapping[str, float]
-    calibration: float
+    times: Mapping[str, tuple[float, float]]
 
     @classmethod
     def read(cls, document: Any) -> Reference:
@@ -89,12 +143,19 @@ class Reference:
                 name: _best(channels, "allocate_us", 1.0) for name, channels in document["micro"].items()
             }
             times |= {name: _best(channels, "seconds", 1e6) for name, channels in document["hard"].items()}
-            return cls(
-                {name: time for name, time in times.items() if time is not None},
-                float(document["calibration"]["seconds"]),
-            )
+            calibration = float(document["calibration"]["seconds"])
+            if calibration <= 0:
+                raise ValueError(f"calibration of {calibration} seconds")
+            return cls({name: (time, calibration) for name, time in times.items() if time is not None})
         except (KeyError, TypeError, AttributeError, ValueError) as wrong:
             raise InputError(f"not a file of reference times: {type(wrong).__name__}: {wrong}") from None
+
+    def scaled(self, scenario: Scenario, calibration: float) -> float | None:
+        """The time of a scenario on a machine whose calibration takes so many seconds, where one is known."""
+        found = self.times.get(scenario.name)
+        if found is None and scenario.reference is not None:
+            found = scenario.reference, RECORDED_CALIBRATION
+        return None if found is None else found[0] * calibration / found[1]
 
 
 def _best(channels: Mapping[str, Any], field: str, scale: float) -> float | None:

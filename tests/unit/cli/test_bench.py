@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
+from dray.allocator.allocate import allocate
 from dray.sim import bench, scale
+from dray.sim.scenarios import read_scenario
 from tests.unit.cli.conftest import Typed
 from tests.unit.cli.test_vectors import vector
 
@@ -55,8 +57,87 @@ def test_figures_in_a_table(typed: Typed, folder: Path) -> None:
     assert "0.00" in rows["alpha"]
     assert "k" in rows
     assert "3 scenarios: 3 answered as expected, 0 given up" in ended.out
+    assert rows["SCENARIO"].split() == [
+        *("SCENARIO", "ANSWER", "STEPS", "FIRST", "REPEATED", "COLD", "REFERENCE"),
+        *("FIRST/REF", "REPEATED/REF", "STORY"),
+    ]
+    assert {"first", "repeated", "cold", "reference", "first/ref", "repeated/ref"} <= rows.keys()
+
+
+def test_many_scenarios_are_shown_by_family_unless_wrong(
+    typed: Typed, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dray.cli.bench._ROWS", 2)
+    (folder / "gone.json").write_text(json.dumps(scenario("gone", "hard", devices=("r=d.example.com/p/b",))))
+    rows = {line.split()[0]: line for line in typed("bench", ".").out.splitlines() if line}
     assert "knot" not in rows
+    assert "found (WRONG)" in rows["gone"]
     assert any(line.startswith("knot") for line in typed("bench", ".", "-v").out.splitlines())
+
+
+def timed(name: str, micros: Any, **changes: Any) -> dict[str, Any]:
+    return {**vector(name, **changes), "goMicros": micros}
+
+
+def test_vectors_on_lines_with_the_time_on_record(typed: Typed, desk: Path) -> None:
+    none = {"error": "timeout", "results": []}
+    lines = [timed("v", 1e9), timed("w", 0.001, device="b"), timed("x", 5.5, upstream=none)]
+    (desk / "real.jsonl").write_text("\n".join(json.dumps(line) for line in lines))
+    ended = typed("bench", "real.jsonl", "-o", "json")
+    assert (ended.code, ended.err) == (1, "")
+    told = json.loads(ended.out)
+    v, w, x = told["scenarios"]
+    assert (v["family"], v["answer"], v["right"], w["right"]) == ("real", "allocated", True, False)
+    assert v["firstRatio"] < 1 < w["firstRatio"]
+    assert x["referenceMicros"] is None
+    assert told["percentiles"]["firstRatio"] == {
+        "p50": v["firstRatio"],
+        "p90": w["firstRatio"],
+        "p99": w["firstRatio"],
+    }
+
+
+@pytest.mark.parametrize("micros", [0, -1, "fast", None])
+def test_a_time_on_record_is_a_number_above_zero(micros: Any, typed: Typed, desk: Path) -> None:
+    (desk / "real.jsonl").write_text(json.dumps(timed("v", micros)))
+    ended = typed("bench", "real.jsonl")
+    assert (ended.code, ended.out) == (2, "")
+    assert "vector `v`: goMicros: expected a number above 0" in ended.err
+
+
+def test_every_first_answer_has_a_stock_and_claims_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[Any, Any, bool]] = []
+
+    def spied(stock: Any, claims: Any, node: Any, **rest: Any) -> Any:
+        asked.append((stock, claims, bool(stock.seen_from(node).shape.memo)))
+        return allocate(stock, claims, node, **rest)
+
+    monkeypatch.setattr(bench, "allocate", spied)
+    read = read_scenario(timed("v", 10), "f")
+    assert read is not None
+    bench.Trial(read, lambda: "").run()
+    _cold, first, repeated = asked[0], asked[1 : 1 + bench.FIRSTS], asked[1 + bench.FIRSTS :]
+    assert len({id(stock) for stock, _, _ in first}) == bench.FIRSTS
+    assert len({id(claims) for _, claims, _ in first}) == bench.FIRSTS
+    assert not any(remembered for _, _, remembered in first)
+    assert len({id(stock) for stock, _, _ in repeated}) == 1
+    assert all(remembered for _, _, remembered in repeated[1:])
+
+
+def test_a_scenario_that_takes_long_is_measured_once() -> None:
+    now = iter(range(0, 10_000_000, 3))
+    read = read_scenario(timed("v", 10), "f")
+    assert read is not None
+    trial = bench.Trial(read, lambda: "", clock=lambda: float(next(now)))
+    trial.run()
+    once = next(now)
+    trial.run()
+    assert next(now) == once + 3
+
+
+@pytest.mark.parametrize(("percent", "expected"), [(50, 2), (75, 3), (90, 4), (99, 4), (1, 1)])
+def test_a_percentile_is_one_of_the_values(percent: float, expected: float) -> None:
+    assert bench.percentile([4, 2, 3, 1], percent) == expected
 
 
 def test_a_wrong_answer_is_a_no(typed: Typed, desk: Path) -> None:
