@@ -167,6 +167,10 @@ class Gatekeeper:
         """Whether any gate keeps the kind from being served."""
         return closed_by(kind, self._gates) is None
 
+    def closed(self, kind: Kind) -> str | None:
+        """The gate that keeps the kind from being served, if any does."""
+        return closed_by(kind, self._gates)
+
     def admitted(self, kind: Kind, new: Any, old: Any | None) -> Kept:
         """The object without fields whose gate is off and that were not in use before."""
         return drop_disabled(kind, new, old, self._gates)

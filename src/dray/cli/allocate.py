@@ -13,9 +13,19 @@ import click
 from dray.api.codec import to_document
 from dray.api.resource import DeviceRequestAllocationResult, ResourceClaim
 from dray.cli import files
-from dray.cli.clusters import Cluster, check_node, cluster_of, files_option, names_of, resolved, say
-from dray.cli.door import NO, YES
-from dray.cli.options import gates_option
+from dray.cli.clusters import (
+    Cluster,
+    check_node,
+    cluster_of,
+    files_option,
+    judgement,
+    names_of,
+    nothing_valid,
+    resolved,
+    say,
+)
+from dray.cli.door import BROKEN, NO, YES
+from dray.cli.options import gates_option, strict_option
 from dray.cli.report import clean
 from dray.cli.tables import table
 from dray.explain import diagnose, summary
@@ -51,16 +61,18 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9.-]")
     "per claim into FOLDER. The files that were read stay as they are.",
 )
 @gates_option
+@strict_option
 def command(paths: tuple[str, ...], more: tuple[str, ...], **chosen: Any) -> int:
     """Give devices to every pod and claim that waits for them.
 
     Pods are placed by priority, else in the order of the manifests, each on its best node: where requests
     get their better alternatives, else the first by name. Claims that no waiting pod uses come last. Only
-    devices decide: node taints, CPU and affinity are not looked at. Exit code 0 when everything found its
-    place, 1 when something did not, 2 when the input is broken.
+    devices decide: node taints, CPU and affinity are not looked at. Objects are judged as an API server
+    would: what is invalid is named and left out. Exit code 0 when everything found its place, 1 when
+    something did not, 2 when the input is broken, or when a pod or claim that is named is invalid.
     """
     options = _Options(**chosen)
-    cluster = cluster_of((*paths, *more), options.gates)
+    cluster = cluster_of((*paths, *more), options.gates, strict=options.strict)
     outcomes = list(
         place(
             cluster.bundle,
@@ -75,7 +87,7 @@ def command(paths: tuple[str, ...], more: tuple[str, ...], **chosen: Any) -> int
         return YES
     if options.output == "table" and options.write != _STDOUT:
         _hint(outcomes, (*paths, *more), options)
-    return NO
+    return BROKEN if nothing_valid(outcomes) else NO
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +100,7 @@ class _Options:
     output: str
     write: str | None
     gates: GateSet
+    strict: bool
 
 
 def _limits(cluster: Cluster, options: _Options) -> Limits:
@@ -181,7 +194,10 @@ def _reason(cluster: Cluster, outcome: NotPlaced) -> str:
 
 
 def _hint(outcomes: Sequence[Outcome], paths: Sequence[str], options: _Options) -> None:
-    first = next(outcome for outcome in outcomes if isinstance(outcome, NotPlaced))
+    refused = [outcome for outcome in outcomes if isinstance(outcome, NotPlaced)]
+    first = next((outcome for outcome in refused if not outcome.subject.invalid), None)
+    if first is None:
+        return
     space, name = first.subject.name
     given = " ".join(f"-f {path}" for path in paths)
     alone = " --alone" if options.pods or options.claims else ""
@@ -212,6 +228,7 @@ def _document(cluster: Cluster, outcomes: Sequence[Outcome]) -> dict[str, Any]:
             for outcome in outcomes
             if isinstance(outcome, NotPlaced)
         ],
+        **judgement(cluster.bundle),
     }
 
 

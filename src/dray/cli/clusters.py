@@ -11,6 +11,7 @@ import click
 
 from dray.allocator.admit import Admission
 from dray.allocator.stock import Stock
+from dray.api.gated import Gatekeeper
 from dray.claims.naming import Name
 from dray.cli import files
 from dray.cli.door import BROKEN
@@ -19,8 +20,10 @@ from dray.clock import SystemClock, timestamp
 from dray.errors import InputError
 from dray.gates import GateSet
 from dray.manifests import Document, Source, read
-from dray.sim.bundle import Bundle, BundleError, gather, listed
-from dray.sim.placing import stock_of
+from dray.sim.bundle import Bundle, BundleError, gather
+from dray.sim.invalid import lines_of, to_documents
+from dray.sim.objects import listed
+from dray.sim.placing import Outcome, stock_of
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -29,6 +32,11 @@ KINDS = {
     **dict.fromkeys(("claim", "claims", "resourceclaim", "resourceclaims"), "claim"),
 }
 """What people write before the slash, and what they mean."""
+
+_NAMES = {"pod": "Pod", "claim": "ResourceClaim"}
+
+_MOST_WARNINGS = 20
+"""Lines about dropped fields; machines get all of them."""
 
 IN_FILES = "among the manifests"
 """Where objects are looked for, in words."""
@@ -56,20 +64,35 @@ class Cluster:
     stock: Stock
 
 
-def cluster_of(paths: Sequence[str], gates: GateSet) -> Cluster:
+def cluster_of(paths: Sequence[str], gates: GateSet, *, strict: bool) -> Cluster:
     """Read everything, say what is worth saying; broken input ends the run, with every fault on a line."""
-    bundle = bundle_of(paths)
-    for remark in bundle.node_remarks:
-        say(remark)
+    bundle = judged_bundle(paths, gates, strict=strict)
     door = Admission(gates)
     return Cluster(bundle, door, stock_of(bundle, door))
 
 
-def bundle_of(paths: Sequence[str]) -> Bundle:
-    """The objects in some files."""
+def judged_bundle(paths: Sequence[str], gates: GateSet, *, strict: bool) -> Bundle:
+    """The objects in some files, judged as an API server would, with everything said about them."""
+    bundle = bundle_of(paths, Gatekeeper(gates))
+    for warning in bundle.warnings[:_MOST_WARNINGS]:
+        say(warning)
+    if len(bundle.warnings) > _MOST_WARNINGS:
+        say(f"{len(bundle.warnings) - _MOST_WARNINGS} more objects lose fields to closed feature gates")
+    for line in lines_of(bundle.invalid):
+        say(line)
+    for remark in bundle.node_remarks:
+        say(remark)
+    if strict and bundle.invalid:
+        count = len(bundle.invalid)
+        raise InputError(f"{count} invalid object{'' if count == 1 else 's'}, and `--strict` allows none")
+    return bundle
+
+
+def bundle_of(paths: Sequence[str], gates: Gatekeeper | None = None) -> Bundle:
+    """The objects in some files; with gates, judged as an API server would."""
     found = files.targets(paths)
     try:
-        bundle = gather(_documents(found), now=timestamp(SystemClock().now()))
+        bundle = gather(_documents(found), now=timestamp(SystemClock().now()), gates=gates)
     except BundleError as broken:
         for problem in broken.problems:
             say(problem)
@@ -103,6 +126,9 @@ def resolved(
     wanted = space if slash else namespace
     names = names_of(bundle, kind)
     found = [known for known in names if known[1] == name and wanted in (None, known[0])]
+    for each in bundle.invalid:
+        if each.name == name and each.kind == _NAMES[kind] and wanted in (None, each.namespace):
+            raise InputError(f"{kind} `{each.full_name}` is {each}")
     if len(found) == 1:
         return found[0]
     full = f"{wanted}/{name}" if wanted else name
@@ -128,3 +154,13 @@ def subject_named(text: str) -> tuple[str, str] | None:
     if not slash or not name or kind.lower() not in KINDS or os.path.exists(text):
         return None
     return KINDS[kind.lower()], name
+
+
+def nothing_valid(outcomes: Sequence[Outcome]) -> bool:
+    """Whether all that waits is invalid, so that nothing could be answered."""
+    return bool(outcomes) and all(outcome.subject.invalid for outcome in outcomes)
+
+
+def judgement(bundle: Bundle) -> dict[str, Any]:
+    """What was said about the input, for machines."""
+    return {"invalid": to_documents(bundle.invalid), "warnings": list(bundle.warnings)}

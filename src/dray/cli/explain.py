@@ -14,20 +14,22 @@ from dray.cli.clusters import (
     check_node,
     cluster_of,
     files_option,
+    judgement,
+    nothing_valid,
     resolved,
     subject_named,
 )
-from dray.cli.door import NO, YES
+from dray.cli.door import BROKEN, NO, YES
 from dray.cli.explain_page import Options, painted, print_pages
-from dray.cli.options import color_option, gates_option, output_option
+from dray.cli.options import color_option, gates_option, output_option, strict_option
 from dray.cli.report import clean
 from dray.cli.servers import Server, server_options
 from dray.errors import AllocationFault
 from dray.explain import Diagnosis, Verdict, diagnose, of_fault, to_document
 from dray.explain.document import API_VERSION, KIND
 from dray.manifests import as_json
-from dray.sim.bundle import listed
 from dray.sim.identity import new_share_id
+from dray.sim.objects import listed
 from dray.sim.placing import Limits, NotPlaced, Outcome, place
 
 
@@ -40,6 +42,7 @@ from dray.sim.placing import Limits, NotPlaced, Outcome, place
 @click.option("--alone", is_flag=True, help="As if nothing else were waiting.")
 @output_option
 @gates_option
+@strict_option
 @color_option
 def command(paths: tuple[str, ...], words: tuple[str, ...], **chosen: Any) -> int:
     """Tell which devices a pod or claim gets and why, or why it gets none and what would help.
@@ -47,8 +50,9 @@ def command(paths: tuple[str, ...], words: tuple[str, ...], **chosen: Any) -> in
     In files (`-f`), everything that waits is placed in order, as `dray allocate` does it; the pod or claim
     that is named is explained as it is met then, or all of them when none is named. Without files it is
     explained as the server of a kubeconfig has it now, with everything else that keeps a pod from a node.
-    Every hint was tried before it is shown. Exit code 0 when what is explained finds its place, 1 when it
-    does not, 2 when the input is broken.
+    Every hint was tried before it is shown. Objects in files are judged as an API server would: what is
+    invalid is named and left out. Exit code 0 when what is explained finds its place, 1 when it does not,
+    2 when the input is broken, or when the pod or claim that is named is invalid.
     """
     asked = [subject for word in words if (subject := subject_named(word)) is not None]
     files = (*paths, *(word for word in words if subject_named(word) is None))
@@ -62,7 +66,7 @@ def command(paths: tuple[str, ...], words: tuple[str, ...], **chosen: Any) -> in
         return explain_live.told(server, asked[0] if asked else None, options)
     if server.is_named:
         raise click.UsageError("either files or a server: leave `-f` or `--kubeconfig` and `--context` out")
-    cluster = cluster_of(files, options.gates)
+    cluster = cluster_of(files, options.gates, strict=options.strict)
     check_node(cluster.bundle, options.node)
     wanted = None
     if asked:
@@ -96,9 +100,11 @@ def _outcomes(cluster: Cluster, wanted: Wanted | None, options: Options) -> Iter
 def _tell(cluster: Cluster, outcomes: list[Outcome], wanted: Wanted | None, options: Options) -> int:
     diagnoses = [_diagnosis(cluster, outcome, options.node) for outcome in outcomes]
     if options.output == "json":
+        said = judgement(cluster.bundle)
         documents = [to_document(diagnosis) for diagnosis in diagnoses]
-        many = {"apiVersion": API_VERSION, "kind": f"{KIND}List", "items": documents}
-        click.echo(as_json(documents if wanted is not None else [many]), nl=False)
+        many = {"apiVersion": API_VERSION, "kind": f"{KIND}List", "items": documents, **said}
+        one = [{**document, **said} for document in documents]
+        click.echo(as_json(one if wanted is not None else [many]), nl=False)
     elif outcomes:
         _print(outcomes, diagnoses, options)
     else:
@@ -106,6 +112,8 @@ def _tell(cluster: Cluster, outcomes: list[Outcome], wanted: Wanted | None, opti
             f"{wanted[0]} {'/'.join(wanted[1])} waits for nothing" if wanted else "nothing waits for devices"
         )
         click.echo(f"{who}: what is asked for is there already")
+    if nothing_valid(outcomes):
+        return BROKEN
     return YES if all(diagnosis.verdict is Verdict.FITS for diagnosis in diagnoses) else NO
 
 

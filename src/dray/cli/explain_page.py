@@ -35,6 +35,7 @@ class Options:
     alone: bool
     output: str
     gates: GateSet
+    strict: bool
     color: str
 
 

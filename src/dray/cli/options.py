@@ -39,6 +39,15 @@ def gates_option(command: F) -> F:
     )(command)
 
 
+def strict_option(command: F) -> F:
+    """`--strict`, for commands that read a cluster from files."""
+    return click.option(
+        "--strict",
+        is_flag=True,
+        help="End with exit code 2 when anything in the files is invalid, instead of leaving it out.",
+    )(command)
+
+
 def output_option(command: F) -> F:
     """`--output`, for commands that tell people or machines."""
     return click.option(

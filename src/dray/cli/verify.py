@@ -9,9 +9,9 @@ import click
 
 from dray.allocator.admit import Admission
 from dray.allocator.wants import named
-from dray.cli.clusters import bundle_of, files_option, say
+from dray.cli.clusters import files_option, judged_bundle, judgement
 from dray.cli.door import NO, YES
-from dray.cli.options import gates_option, output_option
+from dray.cli.options import gates_option, output_option, strict_option
 from dray.cli.report import clean
 from dray.gates import GateSet
 from dray.manifests import as_json
@@ -23,18 +23,19 @@ from dray.sim.audit import Audited, audit
 @click.argument("more", nargs=-1, metavar="[FILES]...")
 @output_option
 @gates_option
-def command(paths: tuple[str, ...], more: tuple[str, ...], output: str, gates: GateSet) -> int:
+@strict_option
+def command(paths: tuple[str, ...], more: tuple[str, ...], output: str, gates: GateSet, strict: bool) -> int:
     """Check the allocations that claims have: devices exist, match and are held once, amounts add up.
 
     Every claim is judged against all others by a referee of its own, which knows the rules and nothing of the
-    search. Exit code 0 when all is well, 1 when something is not, 2 when the input is broken.
+    search. Objects are judged as an API server would: what is invalid is named and left out, except that
+    claims keep their devices. Exit code 0 when all is well, 1 when something is not, 2 when the input is
+    broken.
     """
-    bundle = bundle_of((*paths, *more))
-    for remark in bundle.node_remarks:
-        say(remark)
+    bundle = judged_bundle((*paths, *more), gates, strict=strict)
     audited = list(audit(bundle, Admission(gates)))
     if output == "json":
-        click.echo(as_json([_document(audited)]), nl=False)
+        click.echo(as_json([{**_document(audited), **judgement(bundle)}]), nl=False)
     else:
         _print(audited)
     return NO if any(one.complaints for one in audited) else YES

@@ -18,12 +18,12 @@ from typing import Any
 import msgspec
 
 from dray.api.codec import decode_document
-from dray.api.defaults import with_defaults
 from dray.api.fields import Fault, FieldError
-from dray.api.gated import closed_by, drop_disabled
+from dray.api.gated import Gatekeeper, closed_by
 from dray.api.kinds import Kind, kind_named
 from dray.api.shape import UnknownField, examine
-from dray.api.validate import validate_create, validate_status_update, warnings_of
+from dray.api.strategy import Judged, judge
+from dray.api.validate import warnings_of
 from dray.api.versions import place_in, shape_of, tidied
 from dray.errors import DecodeError
 from dray.gates import GateSet
@@ -182,8 +182,8 @@ def _judged(
         yield from _undecodable(value, seat, refused)
         return
     yield from (_unknown(field, seat) for field in decoded.unknown)
-    kept = drop_disabled(seat.kind, _settled(decoded.object, seat.kind), None, gates)
-    for dropped in kept.dropped:
+    judged = judge(seat.kind, _settled(decoded.object, seat.kind), Gatekeeper(gates), now=now)
+    for dropped in judged.dropped:
         yield Complaint(
             "field-dropped",
             seat.place(dropped.path),
@@ -192,11 +192,11 @@ def _judged(
             hint=f"`--feature-gates {dropped.gate}=true` turns it on",
             at_key=True,
         )
-    obj = with_defaults(kept.object, now=now)
+    obj = judged.object
     details = details_of(obj, seat.place)
     details["asks"], unusable = examined(details.get("asks", ()), gates)
     yield from unusable
-    yield from _breaking(obj, seat, {complaint.path for complaint in unusable})
+    yield from _breaking(judged, seat, {complaint.path for complaint in unusable})
     yield Facts(
         where,
         seat.kind.group,
@@ -207,14 +207,14 @@ def _judged(
     )
 
 
-def _breaking(obj: Any, seat: _Seat, said: set[str]) -> Iterator[Complaint]:
+def _breaking(judged: Judged, seat: _Seat, said: set[str]) -> Iterator[Complaint]:
     """The rules an object breaks, and what validation finds odd about it.
 
     Validation compiles selectors, too, and says less about what it finds: what was said is not said again.
     """
-    broken = _merged(_worded(error, seat) for error in _broken_rules(obj))
+    broken = _merged(_worded(error, seat) for error in judged.errors)
     yield from (complaint for complaint in broken if complaint.path not in said)
-    for caution in warnings_of(obj):
+    for caution in warnings_of(judged.object):
         yield Complaint("suspicious", seat.place(caution.path), caution.text)
 
 
@@ -245,17 +245,6 @@ def _unknown(field: UnknownField, seat: _Seat) -> Complaint:
         hint=f"did you mean `{field.near}`?" if field.near else "",
         at_key=True,
     )
-
-
-def _broken_rules(obj: Any) -> list[FieldError]:
-    errors = validate_create(obj)
-    status = getattr(obj, "status", None)
-    if status is not None and status != type(status)():
-        # Whether something may still be added to an object on its way out is no question for a manifest.
-        metadata = msgspec.structs.replace(obj.metadata, deletion_timestamp=None)
-        new = msgspec.structs.replace(obj, metadata=metadata)
-        errors += validate_status_update(new, msgspec.structs.replace(new, status=type(status)()))
-    return errors
 
 
 _EXPECTED: Mapping[Fault, str] = {

@@ -19,6 +19,9 @@ from dray.api.tainting import all_under
 from dray.errors import AllocationFault
 from dray.sim.bundle import Bundle
 
+INVALID = "Invalid"
+"""The rule of a claim that an API server would refuse; nothing else is judged about it then."""
+
 
 @dataclass(frozen=True, slots=True)
 class Audited:
@@ -35,7 +38,12 @@ def audit(bundle: Bundle, door: Admission) -> Iterator[Audited]:
     slices = tuple(all_under(door.slices(bundle.slices), door.rules(bundle.rules)))
     judge = door.judge()
     held = [claim for claim in bundle.claims if claim.status.allocation is not None]
+    invalid = {id(each.object): each for each in bundle.invalid}
     for claim in held:
+        if id(claim) in invalid:
+            problems = tuple(str(problem) for problem in invalid[id(claim)].problems)
+            yield Audited(claim, None, problems, (INVALID,) * len(problems))
+            continue
         allocation = claim.status.allocation
         assert allocation is not None
         node = _node_of(bundle, claim, allocation)

@@ -30,8 +30,9 @@ from dray.api.tainting import all_under
 from dray.claims.naming import Name
 from dray.errors import AllocationFault
 from dray.placement.plugins.devices import out_of_reach, rank
-from dray.sim.bundle import Bundle, listed
-from dray.sim.subjects import Claims, Subject, waiting_pods
+from dray.sim.bundle import Bundle
+from dray.sim.objects import listed
+from dray.sim.subjects import Claims, Subject, refused_subjects, waiting_pods
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +89,7 @@ Outcome = Placed | NotPlaced
 def stock_of(bundle: Bundle, door: Admission, judge: Judge | None = None) -> Stock:
     """What a bundle's nodes see, with what its claims hold already taken; selectors are CEL by default."""
     slices = all_under(door.slices(bundle.slices), door.rules(bundle.rules))
-    return Stock(slices, bundle.classes, Usage.of(bundle.claims), judge or door.judge())
+    return Stock(slices, bundle.classes, Usage.of(bundle.holders), judge or door.judge())
 
 
 def place(
@@ -127,9 +128,12 @@ class _Run:
         for name in sorted(limits.claims):
             claim = self._claims.get(name)
             if claim is not None and claim.status.allocation is None:
-                yield self._place(Subject(None, (claim,)), limits)
-        for claim in self._claims.alone(used) if limits.everything else ():
-            yield self._place(Subject(None, (claim,)), limits)
+                yield self._place(self._claims.single(claim), limits)
+        if limits.everything:
+            for claim in self._claims.alone(used):
+                yield self._place(self._claims.single(claim), limits)
+            for subject in refused_subjects(self._bundle):
+                yield NotPlaced(subject, Outlook(self._stock), subject.obstacle)
 
     def _place(self, subject: Subject, limits: Limits) -> Outcome:
         outlook = Outlook(self._stock)
@@ -161,6 +165,8 @@ class _Run:
         nodes = self._bundle.nodes
         if not chosen:
             free = tuple(node for node in nodes if not node.spec.unschedulable)
+            if not nodes:
+                return "no valid node is among the manifests"
             return free or f"no node takes pods: {listed(n.metadata.name for n in nodes)} unschedulable"
         found = tuple(node for node in nodes if node.metadata.name == chosen)
         return found or f"node `{chosen}` is not among the manifests"

@@ -120,8 +120,10 @@ def test_claims_are_written_into_a_folder_one_file_each(typed: Typed, small: str
 
 def test_names_from_files_do_not_lead_out_of_the_folder(typed: Typed, desk: Path) -> None:
     (desk / "c.yaml").write_text(SMALL + claim("../../evil", "gpu"))
-    assert typed("allocate", "-f", "c.yaml", "--write", "out").code == 0
-    assert [path.name for path in desk.rglob("*evil*")] == ["default-.._.._evil.yaml"]
+    ended = typed("allocate", "-f", "c.yaml", "--write", "out")
+    assert ended.code == 2
+    assert 'metadata.name: Invalid value: "../../evil"' in ended.err
+    assert not list(desk.rglob("*evil*"))
 
 
 def test_a_run_can_be_limited(typed: Typed, small: str) -> None:
@@ -232,10 +234,12 @@ def test_an_incomplete_pool_is_named(typed: Typed, desk: Path) -> None:
 
 
 def test_a_closed_gate_is_named(typed: Typed, desk: Path) -> None:
-    (desk / "c.yaml").write_text(SMALL + claim("c", "gpu", "gpu"))
+    (desk / "c.yaml").write_text(SMALL + claim("c", "gpu", "other") + claim("d", "gpu"))
     ended = typed("allocate", "-f", "c.yaml", "--feature-gates", "DRAPrioritizedList=false")
     assert ended.code == 1
-    assert "DRAPrioritizedList" in ended.out
+    assert "dropped, because feature gate `DRAPrioritizedList` is off" in ended.err
+    assert "not placed: claim default/c: invalid: spec.devices.requests[0]: Required value" in ended.out
+    assert "placed 1 of 2" in ended.out
 
 
 def test_manifests_come_through_a_pipe_too() -> None:

@@ -60,7 +60,8 @@ def test_the_documents_for_machines(typed: Typed, small: str) -> None:
     many = json.loads(typed("explain", "-f", small, "-o", "json").out)
     assert many["kind"] == "DiagnosisList"
     assert [item["verdict"] for item in many["items"]] == ["Fits", "DoesNotFit"]
-    assert many["items"][1] == one
+    assert {**many["items"][1], "invalid": [], "warnings": []} == one
+    assert (many["invalid"], many["warnings"]) == ([], [])
 
 
 def test_a_single_node(typed: Typed, small: str) -> None:
@@ -113,9 +114,9 @@ def test_an_obstacle_is_a_page_too(typed: Typed, desk: Path) -> None:
 
 
 def test_a_closed_gate_is_a_page_too(typed: Typed, desk: Path) -> None:
-    (desk / "c.yaml").write_text(SMALL + claim("c", "gpu", "gpu"))
+    (desk / "c.yaml").write_text(SMALL + claim("c", "gpu", "other"))
     ended = typed("explain", "-f", "c.yaml", "--feature-gates", "DRAPrioritizedList=false")
-    assert ended.code == 1
+    assert ended.code == 2
     assert ended.out.startswith("Claim default/c can never be allocated as it is")
     assert "DRAPrioritizedList" in ended.out
 

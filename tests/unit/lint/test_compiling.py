@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from dray.api import strategy
 from dray.api.deviceenv import MAX_EXPRESSION, environment
 from dray.api.fields import Fault, FieldError
 from dray.cel.source import Issue
 from dray.gates import GateSet
-from dray.lint import inspection
 from dray.lint.compilerwords import in_words
 from dray.lint.compiling import unusable
 from dray.lint.inspection import inspect
@@ -118,7 +118,7 @@ def test_what_validation_says_about_a_broken_selector_is_not_said_again(
 ) -> None:
     paths = [f"spec.selectors[{i}].cel.expression" for i in range(2)]
     errors = [FieldError(Fault.INVALID, path, "x", "compilation failed") for path in paths]
-    monkeypatch.setattr(inspection, "validate_create", lambda obj: errors)
+    monkeypatch.setattr(strategy, "validate_stored", lambda obj: errors)
     (document,) = read(Source.decode("f.yaml", CLASS.encode()))
     found = inspect(document, GateSet.default(), now="2026-01-01T00:00:00Z")
     assert [(f.rule, f.path) for f in found.findings] == [

@@ -242,3 +242,14 @@ def test_taint_rules_count_for_placing_and_auditing_unless_their_gate_is_off():
     assert judged.rules == ("TaintsTolerated",)
     (judged,) = audit(cluster, without)
     assert judged.complaints == ()
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_a_pod_that_is_there_itself_is_not_made_from_its_workload(first):
+    itself, workload = pod("web-0", templates="each"), _deployment("StatefulSet")
+    texts = [itself, workload + "---\n"] if first else [workload + "---\n", itself]
+    cluster = bundle(node("a") + "".join(texts))
+    assert sorted(p.metadata.name for p in cluster.pods) == ["web-0", "web-1"]
+    assert any(
+        "Pod `web-0` of this StatefulSet is here itself, see cluster.yaml:" in r for r in cluster.remarks
+    )

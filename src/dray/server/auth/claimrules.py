@@ -12,11 +12,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from dray.api.fields import ROOT, FieldError, Path
-from dray.api.fields import forbidden as forbidden_field
+from dray.api.fields import Path
 from dray.api.kinds import known_kind
-from dray.api.resource import AllocatedDeviceStatus, DeviceRequest, ResourceClaim
+from dray.api.resource import AllocatedDeviceStatus, ResourceClaim
 from dray.claims import phases
+from dray.claims.adminaccess import (
+    ADMIN_ACCESS,
+    asking_fields,
+    forbid_unasked,
+    forbid_unlabelled,
+    result_fields,
+)
 from dray.server.auth.access import Access
 from dray.server.auth.drivers import Drivers
 from dray.server.auth.placed import CLASSIC, DEVICES
@@ -154,11 +160,6 @@ def _named_node(selector: NodeSelector | None) -> str | None:
 
 # --- admin access ---
 
-ADMIN_ACCESS = "resource.kubernetes.io/admin-access"
-_WITHOUT_LABEL = (
-    f"admin access to devices requires the `{ADMIN_ACCESS}: true` label on the containing namespace"
-)
-
 
 class AdminAccessRule:
     """Admin access to devices is only for namespaces that an administrator has labelled for it."""
@@ -173,9 +174,8 @@ class AdminAccessRule:
         where = key(_NAMESPACE, "", change.namespace)
         namespace = self._cache.at(where)
         if namespace is None or namespace.metadata.labels.get(ADMIN_ACCESS) != "true":
-            errors: list[FieldError] = [forbidden_field(place, _WITHOUT_LABEL)]
-            raise invalid(change.kind, change.name, errors)
-        unasked = [] if change.kind is TEMPLATE else list(_unasked(change.view))
+            raise invalid(change.kind, change.name, [forbid_unlabelled(place)])
+        unasked = [] if change.kind is TEMPLATE else list(forbid_unasked(change.view))
         if unasked:
             raise invalid(change.kind, change.name, unasked)
         # The label must still be there when the write happens.
@@ -188,35 +188,11 @@ def _admin_access(change: Change) -> Iterator[Path]:
         return
     if change.kind is CLAIM:
         if change.operation == CREATE:
-            yield from _in_requests(change.view.spec.devices.requests, ROOT.field("spec"))
-        if not any(_in_results(change.old_view or _NO_CLAIM)):
-            yield from _in_results(change.view)
+            yield from asking_fields(change.view)
+        if not any(result_fields(change.old_view or _NO_CLAIM)):
+            yield from result_fields(change.view)
     elif change.kind is TEMPLATE and change.operation == CREATE:
-        yield from _in_requests(change.view.spec.spec.devices.requests, ROOT.field("spec", "spec"))
-
-
-def _in_requests(requests: Sequence[DeviceRequest], path: Path) -> Iterator[Path]:
-    for position, request in enumerate(requests):
-        if request.exactly is not None and request.exactly.admin_access:
-            yield path.field("devices", "requests").index(position).field("exactly", "adminAccess")
-
-
-def _in_results(claim: ResourceClaim) -> Iterator[Path]:
-    allocation = claim.status.allocation
-    for position, result in enumerate(() if allocation is None else allocation.devices.results):
-        if result.admin_access:
-            yield (
-                ROOT.field("status", "allocation", "devices", "results").index(position).field("adminAccess")
-            )
-
-
-def _unasked(claim: ResourceClaim) -> Iterator[FieldError]:
-    """Results with admin access whose request is an ordinary one: nothing would hold their devices."""
-    asking = {one.name for one in claim.spec.devices.requests if one.exactly and one.exactly.admin_access}
-    results = () if claim.status.allocation is None else claim.status.allocation.devices.results
-    for result, place in zip((one for one in results if one.admin_access), _in_results(claim), strict=True):
-        if result.request not in asking:
-            yield forbidden_field(place, f"request `{result.request}` does not ask for admin access")
+        yield from asking_fields(change.view)
 
 
 # --- finalizers ---
