@@ -166,6 +166,8 @@ class PlainSearch:
 
     def _matches(self, thing: Thing, want: PlainWant) -> bool:
         """Whether selectors are true and the device could ever give what is asked."""
+        if getattr(thing.device, "withheld", None) == "BindingConditions":
+            return False
         chosen = self._classes[want.ask.device_class_name]
         for selector in (*chosen.spec.selectors, *want.ask.selectors):
             verdict = judged(selector.cel.expression, thing.driver, thing.device)
@@ -173,15 +175,15 @@ class PlainSearch:
                 raise DeviceFault(thing.place)
             if not verdict:
                 return False
-        if not thing.is_shared and not _asked(want):
-            return True
         try:
             return consumed_by(thing.device, _asked(want)) is not None
         except Unrepresentable:
             raise DeviceFault(thing.place) from None
 
     def _is_unusable(self, thing: Thing, want: PlainWant) -> bool:
-        """Whether the device matches but must not be taken: tainted, or bound to nodes in two ways."""
+        """Whether the device matches but must not be taken: withheld, tainted, or bound in two ways."""
+        if getattr(thing.device, "withheld", None) is not None:
+            return True
         return thing.is_tangled or any(
             taint.effect in ("NoSchedule", "NoExecute") and not _is_tolerated(taint, want)
             for taint in thing.device.taints
@@ -209,7 +211,7 @@ class PlainSearch:
         return any(result.share_id is None and not result.consumed_capacity for result in held)
 
     def _is_refused(self, thing: Thing, want: PlainWant, picks: Picks) -> bool:
-        if thing.is_shared and self._is_full(thing, want, picks):
+        if self._is_full(thing, want, picks):
             return True
         if not want.admin and thing.device.consumes_counters and self._is_overdrawn(thing, picks):
             return True
@@ -221,7 +223,7 @@ class PlainSearch:
         )
 
     def _is_full(self, thing: Thing, want: PlainWant, picks: Picks) -> bool:
-        """Whether one more share is more than the device has."""
+        """Whether one more share is more than the device has; also of old shares of a dedicated one."""
         wanted = consumed_by(thing.device, _asked(want))
         assert wanted is not None
         for name, amount in wanted.items():
@@ -230,7 +232,7 @@ class PlainSearch:
                 for result in self._held(thing.place)
                 if name in result.consumed_capacity
             )
-            amount += sum(dict(pick.consumed or ())[name] for pick in picks if pick.thing == thing)
+            amount += sum(dict(pick.consumed or ()).get(name, 0) for pick in picks if pick.thing == thing)
             if amount > fraction(thing.device.capacity[name].value):
                 return True
         return False
@@ -239,14 +241,10 @@ class PlainSearch:
         """Whether a counter of the pool would be, or is, below nothing; a device is charged once."""
         pool = (thing.driver, thing.pool)
         pages = self._sight.pages[pool]
-        held = {
-            device.name: device
-            for page in pages
-            for device in page.spec.devices
-            if self._held((*pool, device.name))
-        }
+        held = [device for page in pages for device in page.spec.devices if self._held((*pool, device.name))]
+        names = {device.name for device in held}
         now = {pick.thing.device.name: pick.thing.device for pick in picks if _draws(pick, pool)}
-        if thing.is_shared and (thing.device.name in held or thing.device.name in now):
+        if thing.is_shared and (thing.device.name in names or thing.device.name in now):
             return False
         budget = {
             (group.name, name): fraction(counter.value)
@@ -254,10 +252,10 @@ class PlainSearch:
             for group in page.spec.shared_counters
             for name, counter in group.counters.items()
         }
-        left = _less(budget, list(held.values()))
+        left = _less(budget, held)
         if any(amount < 0 for amount in left.values()):
             return True
-        left = _less(left, [device for name, device in now.items() if name not in held] + [thing.device])
+        left = _less(left, [device for name, device in now.items() if name not in names] + [thing.device])
         return any(amount < 0 for amount in left.values())
 
 
@@ -270,7 +268,7 @@ def _less(budget: dict[Any, Fraction], devices: list[Any]) -> dict[Any, Fraction
     for device in devices:
         for drawn in device.consumes_counters:
             for name, counter in drawn.counters.items():
-                left[drawn.counter_set, name] -= fraction(counter.value)
+                left[drawn.counter_set, name] -= max(fraction(counter.value), Fraction(0))
     return left
 
 

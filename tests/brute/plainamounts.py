@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from dray.api.resource import Device, DeviceCapacity
+from dray.api.resource import CapacityRequestPolicy, Device, DeviceCapacity
 from dray.values.quantity import Quantity
 
 LARGEST = 2**63 - 1
@@ -31,28 +31,37 @@ def consumed_by(device: Device, asked: dict[str, Fraction]) -> dict[str, Fractio
 
 def _taken(capacity: DeviceCapacity, asked: Fraction | None) -> Fraction | None:
     rule = capacity.request_policy
-    if asked is None:
-        return _exact(rule.default if rule is not None and rule.default is not None else capacity.value)
     if rule is None:
-        return asked
-    default = _exact(rule.default) if rule.default is not None else None
-    if rule.valid_values:
-        enough = [_exact(value) for value in rule.valid_values if _exact(value) >= asked]
-        return min(enough) if enough else (asked if asked == default else None)
-    if rule.valid_range is None:
-        return asked
-    amount = asked if rule.valid_range.min is None else _exact(rule.valid_range.min)
-    if asked > amount:
-        step = _exact(rule.valid_range.step)
-        if step:
-            while amount < asked:
-                amount += step
-            if amount > LARGEST:
-                raise Unrepresentable
-        else:
-            amount = asked
-    largest = rule.valid_range.max
-    return None if largest is not None and amount > _exact(largest) and amount != default else amount
+        return _exact(capacity.value) if asked is None else asked
+    if asked is None and rule.default is not None:
+        return _exact(rule.default)
+    amount = _exact(capacity.value) if asked is None else _rounded(rule, asked)
+    return amount if _is_allowed(rule, amount) else None
+
+
+def _rounded(rule: CapacityRequestPolicy, asked: Fraction) -> Fraction:
+    limits = rule.valid_range
+    if limits is None or limits.min is None:
+        return min([_exact(value) for value in rule.valid_values if _exact(value) >= asked] or [asked])
+    amount, step = _exact(limits.min), _exact(limits.step)
+    if step:
+        while amount < asked:
+            amount += step
+        if amount > LARGEST:
+            raise Unrepresentable
+    return max(amount, asked)
+
+
+def _is_allowed(rule: CapacityRequestPolicy, amount: Fraction) -> bool:
+    if rule.default is not None and amount == _exact(rule.default):
+        return True
+    limits = rule.valid_range
+    if limits is None:
+        return not rule.valid_values or amount in [_exact(value) for value in rule.valid_values]
+    if limits.max is not None and amount > _exact(limits.max):
+        return False
+    steps = _exact(limits.step)
+    return limits.min is None or not steps or (amount - _exact(limits.min)) / steps % 1 == 0
 
 
 def _exact(amount: Quantity | None) -> Fraction:

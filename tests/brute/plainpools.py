@@ -105,7 +105,7 @@ def _state(
             return "gone"
         if len(same) != count:
             return "broken"
-    names = [thing.device.name for thing in _things(visible, node)]
+    names = [d.name for page in visible if not page.spec.shared_counters for d in page.spec.devices]
     sets = [group.name for page in same for group in page.spec.shared_counters]
     known = {
         (group.name, name) for page in same for group in page.spec.shared_counters for name in group.counters

@@ -1,19 +1,24 @@
 """The gate law: behind a closed gate a claim is refused by the gate's name, or it is as if never written.
 
-Admitted objects hold nothing of a closed gate; admitting them again under any gates changes nothing; and what
-never held anything of the gate passes untouched. So the search cannot tell a closed gate from inputs that
-never knew it.
+Admitted objects hold nothing of a closed gate, except in devices that are withheld and in what restricts a
+device to a node; admitting them again under any gates changes nothing; and what never held anything of the
+gate passes untouched. Closing a gate hides devices from new claims, never from the accounts: what is
+allocated behind it takes nothing that is held.
 """
 
 from __future__ import annotations
 
 from random import Random
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dray.allocator.admit import admit_claims, admit_slices
+from dray.allocator.verify import Given, verify
+from dray.allocator.verify import Rule as VerifiedRule
+from dray.allocator.withheld import WithheldDevice
 from dray.api import paths
 from dray.api.gated import GATED
 from dray.api.kinds import kind_of_type
@@ -23,6 +28,7 @@ from dray.gates import GATES, GateSet
 from tests.brute.drawing import draw
 from tests.brute.laws import results_of
 from tests.brute.outcome import world
+from tests.brute.toyjudge import judged
 from tests.property.strategies.api import gate_sets, objects, without
 from tests.property.strategies.problems import problems
 
@@ -40,6 +46,16 @@ def uses(obj, gate, kind):
     return any(paths.found(obj, field) for field in gated(gate, kind))
 
 
+def had_by_new_claims(published):
+    """A slice with the devices that new claims can get, wherever these are."""
+    devices = tuple(
+        msgspec.structs.replace(device, binds_to_node=None)
+        for device in published.spec.devices
+        if not isinstance(device, WithheldDevice)
+    )
+    return msgspec.structs.replace(published, spec=msgspec.structs.replace(published.spec, devices=devices))
+
+
 def at_the_door(claims, gates):
     """What is let in, and what was said instead."""
     try:
@@ -55,7 +71,7 @@ def test_slices_behind_a_closed_gate_are_as_if_never_written(gate, data):
     gates = without(gate)
     (admitted,) = admit_slices([published], gates)
     closed = [name for name in GATES if not gates.enabled(name)]
-    assert not any(uses(admitted, name, SLICES) for name in closed)
+    assert not any(uses(had_by_new_claims(admitted), name, SLICES) for name in closed)
     assert admit_slices([admitted], OPEN) == [admitted]
     assert admit_slices([admitted], gates) == [admitted]
     if not any(uses(published, name, SLICES) for name in closed):
@@ -77,6 +93,25 @@ def test_claims_behind_a_closed_gate_are_refused_or_as_if_never_written(gate, da
     assert admit_claims(admitted, OPEN) == admitted
     if not used:
         assert admitted[0] is asked
+
+
+ACCOUNTS = {VerifiedRule.IN_USE, VerifiedRule.TWICE, VerifiedRule.CAPACITY, VerifiedRule.COUNTERS}
+
+
+@pytest.mark.parametrize("gate", GATES)
+@given(problem=problems)
+def test_closing_a_gate_never_makes_more_available(gate, problem):
+    """What is allocated behind a closed gate takes nothing twice, seen with every gate open."""
+    gates = without(gate)
+    claims, fault = at_the_door(problem.claims, gates)
+    if fault:
+        return
+    slices = admit_slices(problem.slices, gates)
+    admitted = world(slices, *claims, held=problem.held, classes=problem.classes, nodes=problem.nodes)
+    found = results_of(admitted)
+    if found is not None:
+        seen_open = Given(problem.slices, problem.classes, problem.held, problem.node, judged)
+        assert not [said for said in verify(seen_open, claims, found) if said.rule in ACCOUNTS]
 
 
 @given(problem=problems, gates=gate_sets())

@@ -1,8 +1,8 @@
-"""The door of the allocator: with a gate off, what stands behind it is dropped, ignored or refused.
+"""Admission: with a gate off, what stands behind it is dropped, withheld or refused.
 
-Slices lose the fields of a gate that is off; a slice or device that means nothing without them is left
-out. A claim that asks for something behind a closed gate is a fault that names the gate: half an answer
-would be a wrong one. Further in nobody knows of gates.
+Slices lose the fields of a gate that is off. A device that means nothing without them is withheld: no new
+claim gets it, but whoever holds it is still charged for it. A claim that asks for something behind a closed
+gate is a fault that names the gate: half an answer would be a wrong one. Further in nobody knows of gates.
 """
 
 from __future__ import annotations
@@ -14,8 +14,10 @@ from functools import partial
 import msgspec
 
 from dray.allocator.contents import Judge
+from dray.allocator.reasons import Reason
 from dray.allocator.selectors import Selectors
 from dray.allocator.wants import named
+from dray.allocator.withheld import WithheldDevice, withhold
 from dray.api import paths
 from dray.api.deviceenv import compile_selector
 from dray.api.gated import GATED
@@ -36,6 +38,12 @@ _REFUSALS = {
     "adminAccess": "asks for admin access",
 }
 """Fields without which a claim means something else, and what to say of a claim that has them."""
+
+_BINDING, _PARTITIONS = "DRADeviceBindingConditions", "DRAPartitionableDevices"
+"""Gates without which some devices cannot be used at all."""
+
+_STILL_HOLDING = ("spec.devices[].bindsToNode",)
+"""Fields that go on restricting what was published with them: without them more nodes could use a device."""
 
 _WHOLE_SLICES = ("spec.perDeviceNodeSelection", "spec.sharedCounters")
 """Fields of partitions without which a slice says nothing true."""
@@ -70,19 +78,52 @@ class Admission:
 
 
 def admit_slices(slices: Iterable[ResourceSlice], gates: GateSet) -> list[ResourceSlice]:
-    """Slices without what stands behind closed gates."""
+    """Slices without what stands behind closed gates; devices that need it are withheld."""
     closed = [gate for gate in GATES if not gates.enabled(gate)]
-    admitted = list(slices)
-    if "DRAPartitionableDevices" in closed:
-        admitted = [_seen_by_nobody(s) if _is_partitioned(s) else s for s in admitted]
-        admitted = [_without_devices(s, "consumes_counters") for s in admitted]
-    if "DRADeviceBindingConditions" in closed:
-        admitted = [_without_devices(s, "binding_conditions") for s in admitted]
+    return [_admit_slice(published, closed) for published in slices] if closed else list(slices)
+
+
+def _admit_slice(published: ResourceSlice, closed: Sequence[str]) -> ResourceSlice:
+    admitted = published
+    if _PARTITIONS in closed and _is_partitioned(published):
+        admitted = _seen_by_nobody(admitted)
     if "DRAListTypeAttributes" in closed:
-        admitted = [_without_lists(s) for s in admitted]
+        admitted = _without_lists(admitted)
     for gate in closed:
         for pattern in GATED.get(gate, {}).get(_SLICES, ()):
-            admitted = [paths.cleared(s, pattern) for s in admitted]
+            if pattern not in _STILL_HOLDING:
+                admitted = paths.cleared(admitted, pattern)
+    return _withholding(admitted, published, closed)
+
+
+def _withholding(admitted: ResourceSlice, published: ResourceSlice, closed: Sequence[str]) -> ResourceSlice:
+    """A slice whose devices that need a closed gate are withheld."""
+    if not admitted.spec.devices or not (_BINDING in closed or _PARTITIONS in closed):
+        return admitted
+    devices = tuple(
+        _withheld(now, before, closed)
+        for now, before in zip(admitted.spec.devices, published.spec.devices, strict=True)
+    )
+    if all(new is old for new, old in zip(devices, admitted.spec.devices, strict=True)):
+        return admitted
+    return msgspec.structs.replace(admitted, spec=msgspec.structs.replace(admitted.spec, devices=devices))
+
+
+def _withheld(admitted: Device, published: Device, closed: Sequence[str]) -> Device:
+    """A device as it is admitted, withheld when it is of no use without a closed gate."""
+    if isinstance(published, WithheldDevice):
+        return published
+    if _BINDING in closed and published.binding_conditions:
+        # Its counters stay charged to whoever holds it, and its pool keeps its place in the order.
+        kept = msgspec.structs.replace(
+            admitted,
+            binding_conditions=published.binding_conditions,
+            binding_failure_conditions=published.binding_failure_conditions,
+        )
+        return withhold(kept, Reason.BINDING_CONDITIONS)
+    if _PARTITIONS in closed and published.consumes_counters:
+        # What it draws is forgotten with the budgets: nobody draws from counters while the gate is closed.
+        return withhold(admitted, Reason.COUNTERS_OFF)
     return admitted
 
 
@@ -134,11 +175,3 @@ def _scalars_only(device: Device) -> Device:
     if len(kept) == len(device.attributes):
         return device
     return msgspec.structs.replace(device, attributes=kept)
-
-
-def _without_devices(published: ResourceSlice, needing: str) -> ResourceSlice:
-    """A slice without the devices that need something we do not have."""
-    kept = tuple(device for device in published.spec.devices if not getattr(device, needing))
-    if len(kept) == len(published.spec.devices):
-        return published
-    return msgspec.structs.replace(published, spec=msgspec.structs.replace(published.spec, devices=kept))

@@ -18,6 +18,7 @@ import msgspec
 
 from dray.allocator.checks.capacity import Amounts, consumption
 from dray.allocator.reasons import Refusal
+from dray.allocator.withheld import WithheldDevice
 from dray.api.jsontext import write_json
 from dray.api.resource import Device
 from dray.values.bounds import Bound
@@ -42,6 +43,19 @@ def nanos_of(amount: Quantity | None) -> int:
     return amount.nanos if amount is not None else 0
 
 
+def _drawn(device: Device) -> tuple[tuple[str, str, int], ...]:
+    """What a device draws from each counter: set, counter, nanos.
+
+    A set that is named twice is drawn from twice; what is below nothing must not make room for others.
+    """
+    drawn: dict[tuple[str, str], int] = {}
+    for part in device.consumes_counters:
+        for name, counter in part.counters.items():
+            place = (part.counter_set, name)
+            drawn[place] = drawn.get(place, 0) + max(nanos_of(counter.value), 0)
+    return tuple((group, name, nanos) for (group, name), nanos in drawn.items())
+
+
 class Content:
     """Everything about a device that selectors, constraints and amounts can see."""
 
@@ -56,9 +70,11 @@ class Content:
         "counters",
         "device",
         "driver",
+        "limited",
         "shareable",
         "taints",
         "totals",
+        "withheld",
     )
 
     def __init__(self, driver: str, device: Device, judge: Judge) -> None:
@@ -66,13 +82,15 @@ class Content:
         self.device = device
         self.shareable = bool(device.allow_multiple_allocations)
         self.taints = tuple(taint for taint in device.taints if taint.effect in _BLOCKING)
-        self.counters = tuple(
-            (drawn.counter_set, name, nanos_of(counter.value))
-            for drawn in device.consumes_counters
-            for name, counter in drawn.counters.items()
-        )
+        self.withheld = device.withheld if isinstance(device, WithheldDevice) else None
+        self.counters = _drawn(device) if device.consumes_counters else ()
         self.counter_sets = tuple(drawn.counter_set for drawn in device.consumes_counters)
         self.totals = {name: nanos_of(capacity.value) for name, capacity in device.capacity.items()}
+        self.limited = self.shareable or any(
+            capacity.request_policy is not None or self.totals[name] < 0
+            for name, capacity in device.capacity.items()
+        )
+        """Whether its own capacities may rule it out, although nothing is asked of them."""
         self._judge = judge
         self._verdicts: dict[str, Verdict] = {}
         self._sets: dict[str, frozenset[tuple[str, Any]]] = {}

@@ -102,7 +102,7 @@ class Foresight:
         for i, content in enumerate(shape.contents):
             key = (
                 shape.taken >> i & 1,
-                i if content.shareable else -1,
+                i if i in shape.left else -1,
                 (shape.pool_of[i], content.counters) if content.counters else None,
                 *[mask >> i & 1 for mask in masks],
                 *[content.values(attribute) for attribute in attributes],

@@ -16,7 +16,7 @@ from dray.values.bounds import Bound
 FAULTS = frozenset({Reason.BROKEN_SELECTOR, Reason.CAPACITY_UNREPRESENTABLE})
 """Reasons that end a search when it reaches them: the device cannot be judged."""
 
-_MATCHING = frozenset({Reason.TAINTED, Reason.NODE_SELECTOR})
+_MATCHING = frozenset({Reason.TAINTED, Reason.NODE_SELECTOR, Reason.COUNTERS_OFF})
 """Reasons not to take a device that is what the want asks for: who wants all of them cannot do without it."""
 
 
@@ -95,14 +95,19 @@ class Options:
 
     def _refuse(self, candidate: int) -> Refusal | None:
         content, want = self._contents[candidate], self._want
+        withheld = content.withheld
+        if withheld is Reason.BINDING_CONDITIONS:
+            return Refusal(withheld)
         for _owner, expression in want.selectors:
             verdict = content.verdict(expression)
             if verdict is not True:
                 reason = Reason.UNSUITED if verdict is False else Reason.BROKEN_SELECTOR
                 return Refusal(reason, (expression, verdict))
-        consumed = content.consumed(want.amounts) if content.shareable or want.amounts else None
+        consumed = content.consumed(want.amounts) if content.limited or want.amounts else None
         if isinstance(consumed, Refusal):
             return consumed
+        if withheld is not None:
+            return Refusal(withheld)
         if self._reaches[candidate].is_tangled:
             return Refusal(Reason.NODE_SELECTOR)
         return taints.refuse(content.taints, want.tolerations) if content.taints else None

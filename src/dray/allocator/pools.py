@@ -24,10 +24,13 @@ from dray.allocator.contents import Content, Contents, nanos_of
 from dray.allocator.reasons import Reason, Refusal
 from dray.allocator.usage import PoolId
 from dray.api.core import Node
-from dray.api.resource import CounterSet, ResourceSlice
+from dray.api.resource import Counter, CounterSet, ResourceSlice
 from dray.values.nodeselector import NodeSelector
 
 CounterId = tuple[str, str]
+
+Drawn = tuple[tuple[str, str, int], ...]
+"""Counter set, counter, nanos."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +49,12 @@ class Reach:
 class Page:
     """A slice, prepared once: contents and reach of its devices."""
 
-    __slots__ = ("contents", "slice")
+    __slots__ = ("_selector", "contents", "slice")
 
     def __init__(self, published: ResourceSlice, contents: Contents) -> None:
         self.slice = published
+        selector = published.spec.node_selector
+        self._selector = None if selector is None else selector.without_repeats()
         driver = published.spec.driver
         self.contents = tuple(contents.of(driver, device) for device in published.spec.devices)
 
@@ -70,8 +75,13 @@ class Page:
         """Where the device at a position can be used from."""
         spec = self.slice.spec
         device = spec.devices[position]
-        where = device if spec.per_device_node_selection else spec
-        return Reach(bool(where.node_name) or bool(device.binds_to_node), where.node_selector)
+        if not spec.per_device_node_selection:
+            return Reach(bool(spec.node_name) or bool(device.binds_to_node), self._selector)
+        selector = device.node_selector
+        return Reach(
+            bool(device.node_name) or bool(device.binds_to_node),
+            None if selector is None else selector.without_repeats(),
+        )
 
 
 def _covers(name: str | None, everywhere: bool | None, selector: NodeSelector | None, node: Node) -> bool:
@@ -103,7 +113,7 @@ class Shelf:
     contents: tuple[Content, ...] = ()
     reaches: tuple[Reach, ...] = ()
     counters: Mapping[CounterId, int] = field(default_factory=dict)
-    consumers: Mapping[str, Content] = field(default_factory=dict)
+    consumers: Mapping[str, Drawn] = field(default_factory=dict)
     flaw: Refusal | None = None
 
     @property
@@ -158,58 +168,69 @@ def _complete(pool: PoolId, relevant: Sequence[Entry], published: Sequence[Page]
         (page, i) for page, positions in ordered if not page.slice.spec.shared_counters for i in positions
     ]
     sets = [counters for page in published for counters in page.slice.spec.shared_counters]
-    consumers = {
-        device.name: content
-        for page in published
-        for device, content in zip(page.slice.spec.devices, page.contents, strict=True)
-        if content.counter_sets
-    }
-    names = tuple(page.slice.spec.devices[i].name for page, i in places)
-    unsound = _flaw(names, sets, consumers, published)
+    unsound = _flaw(relevant, sets, published)
     if unsound is not None:
         return _flawed(pool, relevant, unsound, keys)
+    names = tuple(page.slice.spec.devices[i].name for page, i in places)
     contents = tuple(page.contents[i] for page, i in places)
     reaches = tuple(page.reach(i) for page, i in places)
     totals = {(group.name, name): nanos_of(c.value) for group in sets for name, c in group.counters.items()}
     tangled = tuple(reach.is_tangled for reach in reaches)
     key = keys.setdefault((contents, tangled, tuple(totals)), Likeness())
-    return Shelf(pool, key, _order(relevant), names, contents, reaches, totals, consumers)
+    return Shelf(pool, key, _order(relevant), names, contents, reaches, totals, _consumers(published))
+
+
+def _consumers(published: Sequence[Page]) -> dict[str, Drawn]:
+    """What is drawn from counters while a device of a name is held.
+
+    Nodes may have devices of one name. A claim that holds the name does not tell which of them, so all count.
+    """
+    drawn: dict[str, Drawn] = {}
+    for page in published:
+        for device, content in zip(page.slice.spec.devices, page.contents, strict=True):
+            if content.counters:
+                drawn[device.name] = drawn.get(device.name, ()) + content.counters
+    return drawn
 
 
 def _flawed(pool: PoolId, relevant: Sequence[Entry], flaw: Refusal, keys: Likenesses) -> Shelf:
     return Shelf(pool, keys.setdefault(flaw, Likeness()), _order(relevant), flaw=flaw)
 
 
-def _flaw(
-    names: Sequence[str],
-    sets: Sequence[CounterSet],
-    consumers: Mapping[str, Content],
-    published: Sequence[Page],
-) -> Refusal | None:
+def _flaw(relevant: Sequence[Entry], sets: Sequence[CounterSet], published: Sequence[Page]) -> Refusal | None:
     """What makes a complete pool unusable."""
-    twice = _first_twice(names)
+    # Names are unique among all devices of the slices a node sees, also those only other nodes can reach.
+    own = [page.slice.spec for page, _ in relevant if not page.slice.spec.shared_counters]
+    twice = _first_twice([device.name for spec in own for device in spec.devices])
     if twice is not None:
         return Refusal(Reason.POOL_INVALID, f"device `{twice}` is published twice")
     twice = _first_twice([group.name for group in sets])
     if twice is not None:
         return Refusal(Reason.POOL_INVALID, f"counter set `{twice}` is published twice")
-    known = {group.name: group.counters for group in sets}
-    for device, content in consumers.items():
-        drawn = [(group, "") for group in content.counter_sets] + [
-            (g, name) for g, name, _ in content.counters
-        ]
-        for group, name in drawn:
-            if group not in known or (name and name not in known[group]):
-                what = f"`{group}/{name}`" if name else f"set `{group}`"
-                return Refusal(
-                    Reason.POOL_INVALID, f"device `{device}` consumes counter {what}, which does not exist"
-                )
+    unknown = _unknown_counter({group.name: group.counters for group in sets}, published)
+    if unknown is not None:
+        return Refusal(Reason.POOL_INVALID, unknown)
     for what in ("resource_slice_count", "priority"):
         said = {getattr(page.slice.spec.pool, what) or 0 for page in published}
         if len(said) > 1:
             field = "resourceSliceCount" if what == "resource_slice_count" else "priority"
             values = " and ".join(str(value) for value in sorted(said))
             return Refusal(Reason.POOL_INVALID, f"its slices disagree on pool.{field}: {values}")
+    return None
+
+
+def _unknown_counter(known: Mapping[str, Mapping[str, Counter]], published: Sequence[Page]) -> str | None:
+    """Which device draws from a counter that is not there."""
+    for page in published:
+        for device, content in zip(page.slice.spec.devices, page.contents, strict=True):
+            if not content.counter_sets:
+                continue
+            drawn = [(group, "") for group in content.counter_sets]
+            drawn += [(group, name) for group, name, _ in content.counters]
+            for group, name in drawn:
+                if group not in known or (name and name not in known[group]):
+                    what = f"`{group}/{name}`" if name else f"set `{group}`"
+                    return f"device `{device.name}` consumes counter {what}, which does not exist"
     return None
 
 

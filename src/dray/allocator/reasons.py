@@ -35,6 +35,7 @@ class Reason(StrEnum):
     POOL_INCOMPLETE = "PoolIncomplete"
     POOL_INVALID = "PoolInvalid"
     BINDING_CONDITIONS = "BindingConditions"
+    COUNTERS_OFF = "CountersOff"
     LEADS_NOWHERE = "LeadsNowhere"
 
 
@@ -57,7 +58,14 @@ TEXTS: dict[Reason, tuple[str, str]] = {
     Reason.TOO_FEW: ("not enough devices", "ask for fewer devices"),
     Reason.POOL_INCOMPLETE: ("pool is incomplete", "wait for its driver to publish the missing slices"),
     Reason.POOL_INVALID: ("pool is invalid", "its driver must publish a sound pool"),
-    Reason.BINDING_CONDITIONS: ("needs binding conditions, which are off", "turn their gate on"),
+    Reason.BINDING_CONDITIONS: (
+        "needs binding conditions, but feature gate DRADeviceBindingConditions is off",
+        "turn DRADeviceBindingConditions on",
+    ),
+    Reason.COUNTERS_OFF: (
+        "draws from shared counters, but feature gate DRAPartitionableDevices is off",
+        "turn DRAPartitionableDevices on",
+    ),
     Reason.LEADS_NOWHERE: ("of no use: too little is left for the rest then", "ask for fewer devices"),
 }
 """Reason, what it says, what usually helps. The hints people see are checked first: see explain/hints."""

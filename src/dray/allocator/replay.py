@@ -20,7 +20,7 @@ from dray.allocator.stock import Shape
 from dray.allocator.wants import Ask
 
 _RANK = {reason: rank for rank, reason in enumerate(Reason)}
-_NEVER = frozenset({Reason.UNSUITED, Reason.BROKEN_SELECTOR})
+_NEVER = frozenset({Reason.UNSUITED, Reason.BROKEN_SELECTOR, Reason.BINDING_CONDITIONS})
 _IN_USE = Refusal(Reason.IN_USE)
 _AFTER_AMOUNTS = frozenset({Reason.TAINTED, Reason.NODE_SELECTOR})
 

@@ -278,6 +278,9 @@ class _Walk:
         if content.shareable:
             share = frame.options.share(candidate)
             refusal = capacity.refuse(board, candidate, share, shape.left[candidate])
+        elif candidate in shape.left:
+            # Only admin access comes here: what old shares hold of a device is not there to look at, either.
+            refusal = capacity.refuse(board, candidate, frame.options.share(candidate), shape.left[candidate])
         if refusal is None and content.counters and self._draws(want, candidate):
             pool = shape.pool_of[candidate]
             if pool in shape.overdrawn:

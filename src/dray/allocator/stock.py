@@ -311,12 +311,13 @@ def _left(shelf: Shelf, use: PoolUsage) -> _Left:
             taken |= 1 << i
         if content.shareable:
             shared |= (shares is not None) << i
+        if content.shareable or shares:
             held = shares or {}
             amounts[i] = {cap: total - held.get(cap, 0) for cap, total in content.totals.items()}
     counters = dict(shelf.counters)
     if counters:
         for name in use.devices & shelf.consumers.keys():
-            for group, counter, nanos in shelf.consumers[name].counters:
+            for group, counter, nanos in shelf.consumers[name]:
                 counters[group, counter] -= nanos
     key = (taken, shared, tuple((i, *left.values()) for i, left in amounts.items()), tuple(counters.values()))
     return _Left(taken, shared, amounts, counters, key)

@@ -129,7 +129,11 @@ def _node_selector(whys: Sequence[Why], named: bool) -> str:
 
 
 def _binding_conditions(whys: Sequence[Why], named: bool) -> str:
-    return "with binding conditions, which are off"
+    return "with binding conditions (feature gate DRADeviceBindingConditions is off)"
+
+
+def _counters_off(whys: Sequence[Why], named: bool) -> str:
+    return "drawing from shared counters (feature gate DRAPartitionableDevices is off)"
 
 
 def _plainly(reason: Reason) -> Phrase:
@@ -152,6 +156,7 @@ PHRASES: dict[Reason, Phrase] = {
     Reason.CONSTRAINT: _conflict,
     Reason.NODE_SELECTOR: _node_selector,
     Reason.BINDING_CONDITIONS: _binding_conditions,
+    Reason.COUNTERS_OFF: _counters_off,
     Reason.LEADS_NOWHERE: _leads_nowhere,
 }
 """How each reason is put into words, after a number of devices."""

@@ -75,6 +75,13 @@ class NodeSelectorTerm(_Struct, frozen=True):
         """Whether there is no condition at all; such a term matches no node."""
         return not self.match_expressions and not self.match_fields
 
+    def without_repeats(self) -> NodeSelectorTerm:
+        """The same term with every requirement kept once; itself when nothing is repeated."""
+        expressions, fields = _union(self.match_expressions, ()), _union(self.match_fields, ())
+        if len(expressions) == len(self.match_expressions) and len(fields) == len(self.match_fields):
+            return self
+        return NodeSelectorTerm(match_expressions=expressions, match_fields=fields)
+
     def matches(self, node_name: str, node_labels: Mapping[str, str]) -> bool:
         """Whether a node satisfies every condition."""
         # Plain loops: this is asked for every slice on every node.
@@ -110,6 +117,13 @@ class NodeSelector(_Struct, frozen=True):
     def matches(self, node_name: str, node_labels: Mapping[str, str]) -> bool:
         """Whether a node satisfies one of the terms."""
         return any(term.matches(node_name, node_labels) for term in self.node_selector_terms)
+
+    def without_repeats(self) -> NodeSelector:
+        """The same selector with every requirement of a term kept once; itself when nothing is repeated."""
+        terms = tuple([term.without_repeats() for term in self.node_selector_terms])
+        if all(new is old for new, old in zip(terms, self.node_selector_terms, strict=True)):
+            return self
+        return NodeSelector(node_selector_terms=terms)
 
     def merged(self, other: NodeSelector) -> NodeSelector | Unmergeable:
         """One selector that matches exactly the nodes that both match."""

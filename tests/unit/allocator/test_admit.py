@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from dray.allocator.admit import Admission, admit_claims, admit_slices
 from dray.api.resource import DeviceTaint, DeviceToleration
 from dray.errors import AllocationFault
 from dray.gates import GATES, GateSet
+from dray.values.nodeselector import for_node
 from tests.brute.laws import results_of
 from tests.brute.making import (
     asking,
@@ -148,21 +150,41 @@ def test_without_partitions_devices_that_draw_counters_are_left_out():
         *partitioned(budget(slots=1), device("a", consumes_counters=(draws(slots=1),)), device("b")),
         published(device("c", all_nodes=True), name="own", pool="own", per_device_node_selection=True),
     ]
-    asked = claim(request("r", "All"))
+    gate, asked = "DRAPartitionableDevices", claim(request("r", "All"))
     assert picked(world(slices, asked)) == ["r=c", "r=a", "r=b"]
-    assert answer("DRAPartitionableDevices", slices, asked) == ["r=b"]
+    assert answer(gate, slices, claim(request("r"))) == ["r=b"]
+    assert answer(gate, slices, claim(request("r", 2))) is None
+    # As in Kubernetes: a device that matches and cannot be had is missing from all of them.
+    assert answer(gate, slices, asked) is None
 
 
-def test_without_binding_conditions_devices_that_need_them_are_left_out():
-    slices = published(
-        device("a", binding_conditions=("Attached",), binding_failure_conditions=("Lost",)),
-        device("b", binds_to_node=True),
-        all_nodes=True,
+BOUND = device("a", binding_conditions=("Attached",), binding_failure_conditions=("Lost",))
+BINDING = "DRADeviceBindingConditions"
+
+
+def test_without_binding_conditions_devices_that_need_them_are_withheld():
+    slices = published(BOUND, device("b", binds_to_node=True), all_nodes=True)
+    (found,) = results_of(world(admit_slices([slices], without(BINDING)), claim(request("r", "All"))))
+    assert [result.device for result in found.devices.results] == ["b"]
+    # A device that was published as bound to a node stays so: other nodes do not get it by closing a gate.
+    assert found.node_selector == for_node("n1")
+
+
+def test_without_binding_conditions_a_held_device_still_draws_from_its_counters():
+    drawing = (draws(slots=4),)
+    slices = partitioned(
+        budget(slots=4),
+        msgspec.structs.replace(BOUND, consumes_counters=drawing),
+        device("b", consumes_counters=drawing),
     )
-    gates = without("DRADeviceBindingConditions")
-    (found,) = results_of(world(admit_slices([slices], gates), claim(request("r"))))
-    assert found.devices.results[0].device == "b"
-    assert found.node_selector is None
+    one = claim(request("r"))
+    assert answer(BINDING, slices, one) == ["r=b"]
+    assert answer(BINDING, slices, one, held=[holding(result("a"))]) is None
+
+
+def test_without_binding_conditions_pools_that_have_them_still_come_last():
+    slices = [published(BOUND, device("b")), published(device("c"), name="other", pool="z")]
+    assert answer(BINDING, slices, claim(request("r"))) == ["r=c"]
 
 
 def test_without_taints_nothing_is_tainted_and_nothing_tolerated():

@@ -11,7 +11,7 @@ from dray.allocator.allocate import Allocated, allocate, survey
 from dray.allocator.assemble import assemble
 from dray.allocator.beats import Solved
 from dray.api.resource import DeviceToleration
-from dray.values.nodeselector import for_node
+from dray.values.nodeselector import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, for_node
 from tests.brute.asking import claim_config, class_config, opaque
 from tests.brute.laws import Bench, results_of, share_ids, stock_of
 from tests.brute.making import (
@@ -256,6 +256,30 @@ def test_parameters_are_passed_on_untouched():
     (found,) = allocated(world(published(device("a")), claim(request("r"), config=[claim_config("x")])))
     assert found.devices.config[0].opaque == opaque("x")
     assert isinstance(found.devices.config[0].opaque.parameters, msgspec.Raw)
+
+
+@pytest.mark.parametrize("per_device", [False, True])
+def test_a_requirement_that_is_repeated_is_written_once(per_device):
+    repeated = NodeSelector(
+        node_selector_terms=(
+            NodeSelectorTerm(
+                match_expressions=(
+                    NodeSelectorRequirement(key="zone", operator="In", values=("z1", "z2")),
+                    NodeSelectorRequirement(key="zone", operator="In", values=("z2", "z1")),
+                    NodeSelectorRequirement(key="rack", operator="Exists"),
+                )
+            ),
+        )
+    )
+    slices = published(device("a"), node_selector=repeated)
+    if per_device:
+        slices = published(device("a", node_selector=repeated), per_device_node_selection=True)
+    (found,) = results_of(world(slices, claim(request("r")), nodes=[HERE]))
+    (term,) = found.node_selector.node_selector_terms
+    assert [(item.key, item.values) for item in term.match_expressions] == [
+        ("zone", ("z1", "z2")),
+        ("rack", ()),
+    ]
 
 
 def test_no_claims_and_no_requests_are_trivially_answered():

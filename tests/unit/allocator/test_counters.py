@@ -127,3 +127,44 @@ def test_a_further_share_of_a_held_device_needs_no_counters_even_in_an_overdrawn
 def test_devices_that_draw_nothing_need_no_budget():
     slices = published(*devices("a", "b"))
     assert picked(world(slices, claim(request("r", 2)))) == ["r=a", "r=b"]
+
+
+def on_two_nodes(slots):
+    """A pool with a device `a` on each of two nodes, and a device `b` beside the first."""
+    return [
+        published(budget(slots=slots), name="counters", count=3),
+        published(drawing("a", slots=4), drawing("b", slots=3), name="here", count=3),
+        published(drawing("a", slots=1), name="there", count=3, node_name="n2"),
+    ]
+
+
+@pytest.mark.parametrize(("slots", "found"), [(8, ["r=b"]), (7, None)])
+def test_devices_of_one_name_on_two_nodes_both_draw_while_the_name_is_held(slots, found):
+    """A claim does not tell which of them it holds, so `b` finds what both leave."""
+    problem = world(on_two_nodes(slots), claim(request("r")), held=[holding(result("a"))])
+    assert picked(problem) == found
+
+
+def test_a_new_claim_draws_for_the_device_it_gets_alone():
+    slices = on_two_nodes(4)
+    assert picked(world(slices, claim(request("r")))) == ["r=a"]
+    assert picked(world(slices, claim(request("r")), nodes=[node("n2")])) == ["r=a"]
+
+
+def test_a_name_that_is_held_is_taken_on_every_node():
+    held = [holding(result("a"))]
+    assert picked(world(on_two_nodes(99), claim(request("r")), held=held, nodes=[node("n2")])) is None
+
+
+def test_a_counter_set_that_is_named_twice_is_drawn_from_twice():
+    greedy = device("a", consumes_counters=(draws(slots=3), draws(slots=3)))
+    slices = partitioned(budget(slots=4), greedy, device("b"))
+    assert picked(world(slices, claim(request("r")))) == ["r=b"]
+    slices = partitioned(budget(slots=8), greedy, drawing("b", slots=3))
+    assert picked(world(slices, claim(request("r")), held=[holding(result("a"))])) is None
+
+
+def test_a_draw_below_nothing_makes_no_room():
+    slices = partitioned(budget(slots=2), drawing("a", slots=-2), drawing("b", slots=3))
+    assert picked(world(slices, claim(request("r")), held=[holding(result("a"))])) is None
+    assert picked(world(slices, claim(request("r", 2)))) is None

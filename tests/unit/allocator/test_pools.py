@@ -239,6 +239,30 @@ FLAWS = {
         [published(device("a"), name="1", count=2), published(device("a"), name="2", count=2)],
         Refusal(Reason.POOL_INVALID, "device `a` is published twice"),
     ),
+    "a device twice, once for another node": (
+        [
+            published(
+                device("a", node_name="n2"),
+                device("b", all_nodes=True),
+                device("a", node_name="n1"),
+                per_device_node_selection=True,
+            )
+        ],
+        Refusal(Reason.POOL_INVALID, "device `a` is published twice"),
+    ),
+    "a device twice, for another node in a slice that is for both": (
+        [
+            published(
+                device("a", node_name="n2"),
+                device("b", node_name="n1"),
+                name="1",
+                count=2,
+                per_device_node_selection=True,
+            ),
+            published(device("a"), name="2", count=2),
+        ],
+        Refusal(Reason.POOL_INVALID, "device `a` is published twice"),
+    ),
     "a counter set twice": (
         [
             published(budget("set", slots=1), name="1", count=2),

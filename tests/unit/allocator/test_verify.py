@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import ast
 
+from dray.allocator.admit import admit_slices
 from dray.allocator.verify import Finding, Given, Rule, verify
 from tests.brute.making import claim, device, device_class, holding, node, published, request, result
 from tests.brute.outcome import allocated, world
 from tests.brute.toyjudge import judged
 from tests.outside import ROOT
+from tests.property.strategies.api import without
 
 
 def test_the_referee_shares_nothing_with_the_search():
@@ -22,6 +24,7 @@ def test_the_referee_shares_nothing_with_the_search():
                 imported.update(alias.name for alias in step.names)
     assert imported
     ours = {name for name in imported if name.startswith("dray.allocator")}
+    ours.discard("dray.allocator.withheld")  # what admission marks; both sides are given it
     assert all(name.startswith("dray.allocator.verify") for name in ours)
 
 
@@ -63,3 +66,15 @@ def test_claims_without_allocations_are_counted():
     given = Given(SLICES, (device_class(),), (), node(), judged)
     (found,) = verify(given, [claim(request("r"))], [])
     assert (found.rule, str(found)) == (Rule.CLAIMS, "1 claims have 0 allocations; expected one each")
+
+
+def test_a_withheld_device_is_named_with_its_gate():
+    slices = published(device("a", binding_conditions=("Ready",)), device("b", numa=1))
+    results = allocated(world([slices], claim(request("r"))))
+    admitted = admit_slices([slices], without("DRADeviceBindingConditions"))
+    given = Given(tuple(admitted), (device_class(),), (), node(), judged)
+    first = verify(given, [claim(request("r"))], results)[0]
+    assert str(first) == (
+        "claim ml/claim: device gpu.example/pool/a cannot be used: it needs binding conditions, "
+        "but feature gate DRADeviceBindingConditions is off"
+    )

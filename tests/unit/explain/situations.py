@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from dray.allocator.admit import Admission
 from dray.allocator.search import BUDGET
 from dray.api.core import Node
 from dray.api.resource import CapacityRequestPolicy, CapacityRequestPolicyRange, ResourceSlice
@@ -251,6 +252,24 @@ def claims_of_one_pod() -> Diagnosis:
 
 def nothing_asked() -> Diagnosis:
     return Cluster().node("node-a").ask()
+
+
+def withheld() -> Diagnosis:
+    """Devices that need a feature gate which is off; who holds one is still charged for it."""
+    cluster = Cluster().node(
+        "node-a", "gpu-0 draws=board/memory:20Gi", counters=counter_set("board", "memory:20Gi")
+    )
+    cluster.node("node-b", "gpu-0\ngpu-1 held=ml/old")
+    last = cluster.slices[-1]
+    waiting = tuple(
+        msgspec.structs.replace(device, binding_conditions=("Attached",)) for device in last.spec.devices
+    )
+    cluster.slices[-1] = msgspec.structs.replace(
+        last, spec=msgspec.structs.replace(last.spec, devices=waiting)
+    )
+    gates = {"DRADeviceBindingConditions": False, "DRAPartitionableDevices": False}
+    cluster.slices = Admission.switched(gates).slices(cluster.slices)
+    return cluster.ask(claim())
 
 
 SITUATIONS: dict[str, Callable[[], Diagnosis]] = {

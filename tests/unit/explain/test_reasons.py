@@ -15,7 +15,6 @@ from tests.unit.explain.situations import SITUATIONS
 
 NO_SITUATION = {
     Reason.TOO_FEW: "counting ahead says it about a whole alternative; see test_tale",
-    Reason.BINDING_CONDITIONS: "devices behind that gate are left out before anybody looks at them",
     Reason.LEADS_NOWHERE: "see `turned_back`: it is said of devices that were passed over",
 }
 
@@ -102,7 +101,14 @@ def accounts(*whys: Why) -> list[Account]:
         ),
         ([Why(reason=Reason.TAKEN_HERE)], *["1 taken by another request of the same pod"] * 2),
         ([Why(reason=Reason.NODE_SELECTOR)] * 2, *["2 with a node selector of several terms"] * 2),
-        ([Why(reason=Reason.BINDING_CONDITIONS)], *["1 with binding conditions, which are off"] * 2),
+        (
+            [Why(reason=Reason.BINDING_CONDITIONS)],
+            *["1 with binding conditions (feature gate DRADeviceBindingConditions is off)"] * 2,
+        ),
+        (
+            [Why(reason=Reason.COUNTERS_OFF)] * 2,
+            *["2 drawing from shared counters (feature gate DRAPartitionableDevices is off)"] * 2,
+        ),
         ([Why(reason=Reason.LEADS_NOWHERE)], *["1 of no use: too little is left for the rest then"] * 2),
         ([Why(reason=Reason.TAINTED)], "1 tainted", "1 tainted"),
     ],

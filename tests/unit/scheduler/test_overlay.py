@@ -7,6 +7,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from dray.allocator.admit import Admission
+from dray.allocator.reasons import Reason
 from dray.api.core import Pod
 from dray.api.meta import ObjectMeta
 from dray.api.resource import (
@@ -174,7 +175,8 @@ def test_slices_pass_the_door() -> None:
     closed.saw_node(node("a"))
     slow = make.device("d0", binding_conditions=("attached",))
     closed.saw_slice(make.published(slow, make.device("d1"), name="a", pool="a", node_name="a"))
-    assert len(closed.photograph().seats["a"].shape.contents) == 1
+    contents = closed.photograph().seats["a"].shape.contents
+    assert [content.withheld for content in contents] == [Reason.BINDING_CONDITIONS, None]
 
 
 def test_what_is_given_back_is_heard_and_what_is_taken_is_not() -> None:

@@ -54,27 +54,19 @@ def _rounded(name: str, capacity: DeviceCapacity, asked: int | None) -> int | Re
     default = policy.default.nanos if policy is not None and policy.default is not None else None
     if asked is None:
         whole = capacity.value.nanos if capacity.value is not None else 0
-        return whole if default is None else default
-    if policy is None:
-        return asked
-    rounded = _by_policy(name, policy, asked)
-    if isinstance(rounded, Refusal) or rounded == default:
-        return rounded
-    limits = policy.valid_range
-    if limits is not None and limits.max is not None and rounded > limits.max.nanos:
-        return Refusal(Reason.CAPACITY_POLICY, Short(name, rounded, limits.max.nanos))
-    if policy.valid_values and rounded > max(value.nanos for value in policy.valid_values):
-        return Refusal(Reason.CAPACITY_POLICY, Short(name, rounded, policy.valid_values[-1].nanos))
-    return rounded
+        taken: int | Refusal = whole if default is None else default
+    else:
+        taken = asked if policy is None else _by_policy(name, policy, asked)
+    if policy is None or isinstance(taken, Refusal) or taken == default:
+        return taken
+    return _allowed(name, policy, taken)
 
 
 def _by_policy(name: str, policy: CapacityRequestPolicy, asked: int) -> int | Refusal:
     """The smallest amount on the policy's grid that is enough; the amount itself where there is none."""
-    if policy.valid_values:
-        return min((v.nanos for v in policy.valid_values if v.nanos >= asked), default=asked)
     limits = policy.valid_range
     if limits is None or limits.min is None:
-        return asked
+        return min((v.nanos for v in policy.valid_values if v.nanos >= asked), default=asked)
     least = limits.min.nanos
     if asked <= least:
         return least
@@ -85,6 +77,23 @@ def _by_policy(name: str, policy: CapacityRequestPolicy, asked: int) -> int | Re
     return (
         rounded if rounded <= _MAX else Refusal(Reason.CAPACITY_UNREPRESENTABLE, Short(name, rounded, _MAX))
     )
+
+
+def _allowed(name: str, policy: CapacityRequestPolicy, taken: int) -> int | Refusal:
+    """An amount, when the policy allows it."""
+    limits = policy.valid_range
+    if limits is None:
+        values = [value.nanos for value in policy.valid_values]
+        if not values or taken in values:
+            return taken
+        return Refusal(Reason.CAPACITY_POLICY, Short(name, taken, max(values)))
+    if limits.max is not None and taken > limits.max.nanos:
+        return Refusal(Reason.CAPACITY_POLICY, Short(name, taken, limits.max.nanos))
+    least, step = limits.min, limits.step
+    if least is not None and step is not None and step.nanos > 0 and (taken - least.nanos) % step.nanos:
+        below = taken - (taken - least.nanos) % step.nanos
+        return Refusal(Reason.CAPACITY_POLICY, Short(name, taken, below))
+    return taken
 
 
 def refuse(

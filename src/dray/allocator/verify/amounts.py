@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from fractions import Fraction
 
-from dray.api.resource import CapacityRequestPolicyRange, Device, DeviceCapacity
+from dray.api.resource import CapacityRequestPolicy, CapacityRequestPolicyRange, Device, DeviceCapacity
 from dray.values.quantity import NANOS, Quantity
 
 
@@ -28,27 +28,39 @@ def due(device: Device, asked: Mapping[str, Quantity]) -> dict[str, Fraction] | 
     return found
 
 
-def _unasked(capacity: DeviceCapacity) -> Fraction:
-    """The default of the policy; the whole where there is none."""
+def _unasked(capacity: DeviceCapacity) -> Fraction | None:
+    """The default of the policy; where there is none the whole, as far as the policy allows it."""
     policy = capacity.request_policy
-    return exact(capacity.value if policy is None or policy.default is None else policy.default)
+    if policy is None or policy.default is None:
+        return _if_allowed(policy, exact(capacity.value))
+    return exact(policy.default)
 
 
 def _rounded(capacity: DeviceCapacity, asked: Fraction) -> Fraction | None:
     """The smallest amount the policy allows that is not less than what is asked."""
     policy = capacity.request_policy
-    if policy is None:
-        return asked
-    if policy.valid_values:
-        enough = [exact(value) for value in policy.valid_values if exact(value) >= asked]
-        default = exact(policy.default) if policy.default is not None else None
-        return min(enough, default=asked if asked == default else None)
-    if policy.valid_range is None:
-        return asked
-    amount = _on_grid(policy.valid_range, asked)
-    most = policy.valid_range.max
-    too_much = most is not None and amount > exact(most)
-    return None if too_much and (policy.default is None or amount != exact(policy.default)) else amount
+    amount = asked
+    if policy is not None and policy.valid_range is not None and policy.valid_range.min is not None:
+        amount = _on_grid(policy.valid_range, asked)
+    elif policy is not None:
+        amount = min((exact(v) for v in policy.valid_values if exact(v) >= asked), default=asked)
+    return _if_allowed(policy, amount)
+
+
+def _if_allowed(policy: CapacityRequestPolicy | None, amount: Fraction) -> Fraction | None:
+    """The amount when a policy allows it: its default always, else what its range or its values say."""
+    if policy is None or (policy.default is not None and amount == exact(policy.default)):
+        return amount
+    limits = policy.valid_range
+    if limits is None:
+        return amount if not policy.valid_values or amount in map(exact, policy.valid_values) else None
+    too_much = limits.max is not None and amount > exact(limits.max)
+    off_grid = (
+        limits.min is not None
+        and exact(limits.step) > 0
+        and (amount - exact(limits.min)) % exact(limits.step) != 0
+    )
+    return None if too_much or off_grid else amount
 
 
 def _on_grid(limits: CapacityRequestPolicyRange, asked: Fraction) -> Fraction:

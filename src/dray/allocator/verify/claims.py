@@ -51,6 +51,9 @@ def devices_exist(case: Case) -> Iterator[Finding]:
         if case.lent(part) is None:
             result = part.result
             flaw = case.lending.unusable.get((result.driver, result.pool), "the node does not see it")
+            withheld = case.lending.withheld.get(place_of(result))
+            if withheld is not None:
+                flaw = f"it {withheld.why}"
             yield case.finding(Rule.DEVICE, f"device {part} cannot be used: {flaw}")
 
 
@@ -73,7 +76,7 @@ def _verdict(case: Case, part: Part, lent: Lent) -> bool | str:
         )
         if verdict is not True:
             return verdict
-    return not (lent.is_shared or part.asked) or due(lent.device, part.asked) is not None
+    return due(lent.device, part.asked) is not None
 
 
 def counts_are_exact(case: Case) -> Iterator[Finding]:
@@ -101,7 +104,12 @@ def all_means_all(case: Case) -> Iterator[Finding]:
             text = f"request `{name}` asks for all devices, but pool {'/'.join(pool)} is unusable: {flaw}"
             yield case.finding(Rule.ALL, text)
         had = {place_of(other.result) for other in case.parts if other.result.request == name}
-        for place, lent in case.lending.devices.items():
+        withheld = {
+            place: Lent(place[0], place[1], device, device)
+            for place, device in case.lending.withheld.items()
+            if device.is_selectable
+        }
+        for place, lent in {**case.lending.devices, **withheld}.items():
             if place not in had and _verdict(case, part, lent) is not False:
                 yield case.finding(Rule.ALL, f"request `{name}` asks for all devices, but {lent} is missing")
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from dray.allocator.verify.findings import Given
+from dray.allocator.withheld import WithheldDevice
 from dray.api.core import Node
 from dray.api.resource import Device, ResourceSlice, ResourceSliceSpec
 from dray.values.nodeselector import NodeSelector
@@ -54,9 +55,11 @@ class Lent:
 
 @dataclass(frozen=True, slots=True)
 class Lending:
-    """What a node sees: devices by identity, unusable pools with the reason, slices of each usable pool."""
+    """What a node sees: devices by identity, those withheld by a closed gate, unusable pools with the reason,
+    slices of each usable pool."""
 
     devices: dict[Place, Lent] = field(default_factory=dict)
+    withheld: dict[Place, WithheldDevice] = field(default_factory=dict)
     unusable: dict[tuple[str, str], str] = field(default_factory=dict)
     pools: dict[tuple[str, str], list[ResourceSlice]] = field(default_factory=dict)
 
@@ -78,12 +81,16 @@ def lending(given: Given) -> Lending:
         lent = [
             one for item in seen if not item.spec.shared_counters for one in _lent_by(item, given.node) or ()
         ]
-        flaw = _flaw(same, lent, complete_here)
+        flaw = _flaw(same, seen, complete_here)
         if flaw is not None:
             found.unusable[pool] = flaw
             continue
         found.pools[pool] = same
-        found.devices.update({one.place: one for one in lent})
+        for one in lent:
+            if isinstance(one.device, WithheldDevice):
+                found.withheld[one.place] = one.device
+            else:
+                found.devices[one.place] = one
     return found
 
 
@@ -106,8 +113,8 @@ def _is_for(where: ResourceSliceSpec | Device, node: Node) -> bool:
     return where.node_selector.matches(node.metadata.name, node.metadata.labels)
 
 
-def _flaw(same: list[ResourceSlice], lent: list[Lent], complete_here: bool) -> str | None:
-    """Why a pool must not be used, if so."""
+def _flaw(same: list[ResourceSlice], seen: list[ResourceSlice], complete_here: bool) -> str | None:
+    """Why a pool must not be used, if so; `seen` are the slices that the node sees."""
     counts = {item.spec.pool.resource_slice_count for item in same}
     if len(counts) > 1:
         return "its slices disagree on their number"
@@ -128,7 +135,8 @@ def _flaw(same: list[ResourceSlice], lent: list[Lent], complete_here: bool) -> s
         return "a device draws from a counter that does not exist"
     if _repeats(group.name for group in sets):
         return "it has two counter sets of one name"
-    if _repeats(one.device.name for one in lent):
+    own = [item for item in seen if not item.spec.shared_counters]
+    if _repeats(device.name for item in own for device in item.spec.devices):
         return "it has two devices of one name"
     return None
 

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 
-from dray.allocator.verify.amounts import exact
+from dray.allocator.verify.amounts import due, exact
 from dray.allocator.verify.case import Case, Part, place_of
 from dray.allocator.verify.findings import Finding, Given, Rule
 from dray.allocator.verify.lending import Lending, Lent
@@ -81,17 +81,31 @@ def share_ids_are_unique(
 def capacity_suffices(
     stakes: Sequence[Stake], held: Sequence[DeviceRequestAllocationResult]
 ) -> Iterator[Finding]:
-    """All shares of a device together consume no more than it has."""
-    for place, (case, lent) in {
-        lent.place: (case, lent) for case, _, lent in stakes if lent.is_shared
-    }.items():
-        new = [part.result for _, part, other in stakes if other.place == place]
+    """All shares of a device together consume no more than it has.
+
+    A device that was shared before counts, too: whoever looks at it with admin access must find room.
+    """
+    shared = {
+        lent.place: (case, lent)
+        for case, _, lent in stakes
+        if lent.is_shared or any(place_of(result) == lent.place and _is_share(result) for result in held)
+    }
+    for place, (case, lent) in shared.items():
+        new = [part for _, part, other in stakes if other.place == place]
         old = [result for result in held if place_of(result) == place]
         for name, capacity in lent.device.capacity.items():
-            used = sum((_used(result, name) for result in (*old, *new)), Fraction(0))
+            used = sum((_used(result, name) for result in old), Fraction(0))
+            if lent.is_shared:
+                used += sum((_used(part.result, name) for part in new), Fraction(0))
+            else:
+                used += max(_due(part, lent, name) for part in new)
             if used > exact(capacity.value):
                 text = f"shares of device {lent} consume {used} of `{name}`, there is {exact(capacity.value)}"
                 yield case.finding(Rule.CAPACITY, text)
+
+
+def _due(part: Part, lent: Lent, name: str) -> Fraction:
+    return (due(lent.device, part.asked) or {}).get(name, Fraction(0))
 
 
 def _used(result: DeviceRequestAllocationResult, name: str) -> Fraction:
@@ -105,20 +119,21 @@ def counters_suffice(
     drawing = [stake for stake in stakes if not stake[1].is_admin and stake[2].device.consumes_counters]
     for pool in {(lent.driver, lent.pool) for _, _, lent in drawing}:
         slices = lending.pools[pool]
-        before = {
-            device.name: device
+        # A claim that holds a name does not tell on which node, so every device of that name draws.
+        before = [
+            device
             for item in slices
             for device in item.spec.devices
             if any(place_of(result) == (*pool, device.name) for result in held)
-        }
+        ]
         new = {
             lent.device.name: (case, lent.device)
             for case, _, lent in drawing
-            if (lent.driver, lent.pool) == pool and lent.device.name not in before
+            if (lent.driver, lent.pool) == pool and all(lent.device.name != old.name for old in before)
         }
         if not new:
             continue
-        everyone = [*before.values(), *(device for _, device in new.values())]
+        everyone = [*before, *(device for _, device in new.values())]
         for (group, name), total in _budget(slices).items():
             used = sum((_drawn(device, group, name) for device in everyone), Fraction(0))
             if used > total:
@@ -140,7 +155,7 @@ def _budget(slices: Sequence[ResourceSlice]) -> dict[tuple[str, str], Fraction]:
 def _drawn(device: Device, group: str, name: str) -> Fraction:
     return sum(
         (
-            exact(part.counters[name].value)
+            max(exact(part.counters[name].value), Fraction(0))
             for part in device.consumes_counters
             if part.counter_set == group and name in part.counters
         ),

@@ -1,0 +1,69 @@
+"""Amounts of devices whose objects the API would refuse, or which were shared before: never too much."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+
+from dray.allocator.checks.capacity import consumption
+from dray.allocator.reasons import Reason, Refusal
+from dray.allocator.verify.amounts import due
+from tests.brute.making import capacity, claim, device, holding, policy, published, quantity, request, result
+from tests.brute.outcome import picked, world
+
+SHORT, POLICY = Reason.CAPACITY_SHORT, Reason.CAPACITY_POLICY
+
+ODD = [
+    # capacity, asked, consumed
+    # without a default the whole is taken, when the policy allows that much (the API wants a default)
+    (capacity(10, policy(least=3, most=5)), None, POLICY),
+    (capacity(5, policy(least=3, most=5)), None, "5"),
+    (capacity(10, policy(least=3, step=2)), None, POLICY),
+    (capacity(9, policy(least=3, step=2)), None, "9"),
+    (capacity(10, policy(values=(2, 4))), None, POLICY),
+    (capacity(4, policy(values=(2, 4))), None, "4"),
+    # a range without a least amount has no grid, but still a most (the API wants one; Kubernetes panics)
+    (capacity(10, policy(1, most=5, step=2)), "2", "2"),
+    (capacity(10, policy(1, most=5, step=2)), "6", POLICY),
+    # a default above the whole (the API refuses it)
+    (capacity(10, policy(20)), None, SHORT),
+]
+
+
+@pytest.mark.parametrize(("held", "asked", "expected"), ODD)
+def test_what_one_share_consumes_under_an_odd_policy(held, asked, expected):
+    one = device("a", shared=True, capacity={"mem": held})
+    found = consumption(one, (("mem", quantity(asked).nanos),) if asked is not None else ())
+    wanted = {"mem": quantity(asked)} if asked is not None else {}
+    if isinstance(expected, Reason):
+        assert isinstance(found, Refusal)
+        assert (found.reason, due(one, wanted)) == (expected, None)
+    else:
+        assert found == {"mem": quantity(expected).nanos}
+        assert due(one, wanted) == {"mem": Fraction(expected)}
+
+
+@pytest.mark.parametrize(
+    ("held", "found"),
+    [(capacity(10, policy(20)), None), (capacity(20, policy(20)), ["r=a"]), (capacity(10), ["r=a"])],
+)
+def test_a_device_that_could_not_give_its_own_default_is_not_taken(held, found):
+    """The check is the same whether a device is shared or not, and whether anything is asked or not."""
+    for shared in (True, False):
+        slices = published(device("a", shared=shared, capacity={"bw": held}))
+        assert picked(world(slices, claim(request("r")))) == found
+
+
+def test_admin_access_finds_no_room_where_old_shares_fill_a_device():
+    """As with shared devices: a device that became dedicated still has the shares it had."""
+    slices = published(device("a", capacity={"bw": 10}))
+    asked = claim(request("r", admin_access=True))
+
+    def found(amount):
+        return picked(world(slices, asked, held=[holding(result("a", share="id", consumed={"bw": amount}))]))
+
+    assert found(10) is None
+    assert found(0) == ["r=a"]
+    assert picked(world(slices, asked, held=[holding(result("a", share="id"))])) == ["r=a"]
+    assert picked(world(slices, asked, held=[holding(result("a"))])) == ["r=a"]
