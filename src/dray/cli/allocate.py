@@ -15,6 +15,7 @@ from dray.api.resource import DeviceRequestAllocationResult, ResourceClaim
 from dray.cli import files
 from dray.cli.clusters import (
     Cluster,
+    abort_document,
     check_node,
     cluster_of,
     files_option,
@@ -35,6 +36,8 @@ from dray.sim.identity import new_share_id
 from dray.sim.placing import Limits, NotPlaced, Outcome, Placed, place
 
 _STDOUT = "-"
+_MOST_NOTES = 20
+"""Notes about Kubernetes that people are told."""
 _UNSAFE = re.compile(r"[^A-Za-z0-9.-]")
 
 
@@ -117,7 +120,7 @@ def _report(cluster: Cluster, outcomes: Sequence[Outcome], options: _Options) ->
     changed = _changed(outcomes)
     if options.write == _STDOUT:
         click.echo(_written(changed, options.output), nl=False)
-        for line in _refusals(cluster, outcomes):
+        for line in (*_notes(outcomes), *_refusals(cluster, outcomes)):
             say(line.strip())
         return
     if options.write is not None:
@@ -143,6 +146,9 @@ def _page(cluster: Cluster, outcomes: Sequence[Outcome]) -> Iterator[str]:
     if rows:
         yield from table(_TITLES, rows)
         yield ""
+    notes = list(_notes(outcomes))
+    if notes:
+        yield from (*notes, "")
     refusals = list(_refusals(cluster, outcomes))
     if refusals:
         yield from (*refusals, "")
@@ -185,6 +191,15 @@ def _refusals(cluster: Cluster, outcomes: Sequence[Outcome]) -> Iterator[str]:
             yield clean(f"not placed: {outcome.subject}: {_reason(cluster, outcome)}")
 
 
+def _notes(outcomes: Sequence[Outcome]) -> Iterator[str]:
+    """Where Kubernetes would not have placed what is placed here."""
+    aborted = [outcome for outcome in outcomes if isinstance(outcome, Placed) and outcome.abort is not None]
+    for outcome in aborted[:_MOST_NOTES]:
+        yield clean(f"note: {outcome.subject}: {outcome.abort}")
+    if len(aborted) > _MOST_NOTES:
+        yield f"note: the same for {len(aborted) - _MOST_NOTES} more; `-o json` says it of each"
+
+
 def _reason(cluster: Cluster, outcome: NotPlaced) -> str:
     """Why a subject has no place, in a line."""
     if outcome.why:
@@ -219,6 +234,7 @@ def _document(cluster: Cluster, outcomes: Sequence[Outcome]) -> dict[str, Any]:
                 **_subject(outcome),
                 "node": outcome.node.metadata.name,
                 "claims": [_claim(claim, claim in outcome.fresh) for claim in outcome.claims],
+                **abort_document(outcome),
             }
             for outcome in outcomes
             if isinstance(outcome, Placed)

@@ -23,7 +23,7 @@ from dray.manifests import Document, Source, read
 from dray.sim.bundle import Bundle, BundleError, gather
 from dray.sim.invalid import lines_of, to_documents
 from dray.sim.objects import listed
-from dray.sim.placing import Outcome, stock_of
+from dray.sim.placing import Outcome, Placed, stock_of
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -159,6 +159,12 @@ def subject_named(text: str) -> tuple[str, str] | None:
 def nothing_valid(outcomes: Sequence[Outcome]) -> bool:
     """Whether all that waits is invalid, so that nothing could be answered."""
     return bool(outcomes) and all(outcome.subject.invalid for outcome in outcomes)
+
+
+def abort_document(outcome: Outcome) -> dict[str, Any]:
+    """Whether Kubernetes would end the attempt for something that is placed here, for machines."""
+    abort = outcome.abort if isinstance(outcome, Placed) else None
+    return {"kubernetesAborts": None if abort is None else {"certain": abort.certain, "why": abort.why}}
 
 
 def judgement(bundle: Bundle) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from dray.allocator.wants import named
 from dray.claims.naming import Name
 from dray.cli.clusters import (
     Cluster,
+    abort_document,
     check_node,
     cluster_of,
     files_option,
@@ -30,7 +31,7 @@ from dray.explain.document import API_VERSION, KIND
 from dray.manifests import as_json
 from dray.sim.identity import new_share_id
 from dray.sim.objects import listed
-from dray.sim.placing import Limits, NotPlaced, Outcome, place
+from dray.sim.placing import Limits, NotPlaced, Outcome, Placed, place
 
 
 @click.command("explain")
@@ -101,7 +102,10 @@ def _tell(cluster: Cluster, outcomes: list[Outcome], wanted: Wanted | None, opti
     diagnoses = [_diagnosis(cluster, outcome, options.node) for outcome in outcomes]
     if options.output == "json":
         said = judgement(cluster.bundle)
-        documents = [to_document(diagnosis) for diagnosis in diagnoses]
+        documents = [
+            {**to_document(diagnosis), **abort_document(outcome)}
+            for diagnosis, outcome in zip(diagnoses, outcomes, strict=True)
+        ]
         many = {"apiVersion": API_VERSION, "kind": f"{KIND}List", "items": documents, **said}
         one = [{**document, **said} for document in documents]
         click.echo(as_json(one if wanted is not None else [many]), nl=False)
@@ -150,7 +154,7 @@ def _print(outcomes: list[Outcome], diagnoses: list[Diagnosis], options: Options
 
 
 def _around(outcome: Outcome) -> Iterator[str]:
-    """What claims that have devices already mean for the others."""
+    """What claims that have devices already mean for the others, and what Kubernetes would do."""
     held = [claim for claim in outcome.subject.claims if claim.status.allocation is not None]
     if held:
         yield ""
@@ -160,3 +164,6 @@ def _around(outcome: Outcome) -> Iterator[str]:
         elsewhere.setdefault(named(claim), []).append(node.metadata.name)
     for claim_name, nodes in elsewhere.items():
         yield clean(f"  left out, as {claim_name} has its devices elsewhere: {listed(nodes)}")
+    if isinstance(outcome, Placed) and outcome.abort is not None:
+        yield ""
+        yield clean(f"note: {outcome.abort}")

@@ -6,12 +6,14 @@ anything, reads files, prints or knows colours. Placement, the simulator and the
 allocator never does.
 """
 
+from dray.explain.aborts import Abort, find_abort
 from dray.explain.diagnose import Steps, at_once, diagnose, diagnosing, of_fault
 from dray.explain.diagnosis import Diagnosis, Hint, NodeStory, Outcome, Verdict
 from dray.explain.document import to_document
 from dray.explain.text import Role, render_text, summary
 
 __all__ = [
+    "Abort",
     "Diagnosis",
     "Hint",
     "NodeStory",
@@ -22,6 +24,7 @@ __all__ = [
     "at_once",
     "diagnose",
     "diagnosing",
+    "find_abort",
     "of_fault",
     "render_text",
     "summary",

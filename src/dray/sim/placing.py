@@ -12,23 +12,24 @@ Rules for this file: devices decide, nothing else does: no taints of nodes, no C
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgspec
 
 from dray.allocator.admit import Admission
 from dray.allocator.allocate import survey
 from dray.allocator.assemble import assemble
-from dray.allocator.beats import GaveUp, Solved
+from dray.allocator.beats import Ending, GaveUp, Solved
 from dray.allocator.contents import Judge
 from dray.allocator.stock import Stock, View
 from dray.allocator.usage import Usage
-from dray.allocator.wants import Ask, ask_of, named
+from dray.allocator.wants import ask_of, named
 from dray.api.core import Node, Pod
 from dray.api.resource import AllocationResult, ConsumerReference, ResourceClaim
 from dray.api.tainting import all_under
 from dray.claims.naming import Name
 from dray.errors import AllocationFault
+from dray.explain import Abort, find_abort
 from dray.placement.plugins.devices import out_of_reach, rank
 from dray.sim.bundle import Bundle
 from dray.sim.objects import listed
@@ -64,13 +65,17 @@ class Outlook:
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """A subject with a node; its claims as they are now, and which of them got their devices just now."""
+    """A subject with a node; its claims as they are now, and which of them got their devices just now.
+
+    `abort` says why Kubernetes would not have placed it: it ends the whole attempt where we refuse one node.
+    """
 
     subject: Subject
     outlook: Outlook
     node: Node
     claims: tuple[ResourceClaim, ...]
     fresh: tuple[ResourceClaim, ...]
+    abort: Abort | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,12 +154,15 @@ class _Run:
             ask = ask_of(self._door.claims(subject.pending), self._stock.classes.get)
         except AllocationFault as fault:
             return NotPlaced(subject, outlook, str(fault))
-        best, gave_up = self._best(ask, outlook.nodes)
+        looked_at = list(survey(self._stock, ask, outlook.nodes))
+        best = _best(looked_at)
         if best is None:
+            gave_up = any(isinstance(ending, GaveUp) for _, ending in looked_at)
             return NotPlaced(subject, outlook, gave_up=gave_up)
         view, solved = best
         results = assemble(ask, view, solved.picks, new_share_id=self._new_share_id)
-        return self._settled(subject, outlook, view.node, results)
+        placed = self._settled(subject, outlook, view.node, results)
+        return replace(placed, abort=find_abort(ask, looked_at))
 
     def _in_question(self, pod: Pod | None, only: str | None) -> tuple[Node, ...] | str:
         """The nodes to try, or why there is none."""
@@ -170,19 +178,6 @@ class _Run:
             return free or f"no node takes pods: {listed(n.metadata.name for n in nodes)} unschedulable"
         found = tuple(node for node in nodes if node.metadata.name == chosen)
         return found or f"node `{chosen}` is not among the manifests"
-
-    def _best(self, ask: Ask, nodes: Sequence[Node]) -> tuple[tuple[View, Solved] | None, bool]:
-        """The best node with its solution; whether any search was given up."""
-        best: tuple[View, Solved] | None = None
-        most = -1
-        gave_up = False
-        for view, ending in survey(self._stock, ask, nodes):
-            if isinstance(ending, Solved):
-                worth = rank(ending.picks)
-                if worth > most:
-                    best, most = (view, ending), worth
-            gave_up |= isinstance(ending, GaveUp)
-        return best, gave_up
 
     def _settled(
         self, subject: Subject, outlook: Outlook, node: Node, results: Sequence[AllocationResult]
@@ -200,6 +195,18 @@ class _Run:
                 fresh.append(changed)
         self._stock = self._stock.with_usage(self._stock.usage.taking(fresh))
         return Placed(subject, outlook, node, tuple(claims), tuple(fresh))
+
+
+def _best(looked_at: Sequence[tuple[View, Ending]]) -> tuple[View, Solved] | None:
+    """The best node with its solution, if any node has one."""
+    best: tuple[View, Solved] | None = None
+    most = -1
+    for view, ending in looked_at:
+        if isinstance(ending, Solved):
+            worth = rank(ending.picks)
+            if worth > most:
+                best, most = (view, ending), worth
+    return best
 
 
 def _with_status(claim: ResourceClaim, allocation: AllocationResult | None, pod: Pod | None) -> ResourceClaim:

@@ -1,0 +1,69 @@
+"""Notes about Kubernetes are true: one where it aborts and we allocate, none where it answers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dray.allocator.admit import Admission
+from dray.allocator.allocate import survey
+from dray.allocator.beats import Ending, Solved
+from dray.allocator.stock import Stock
+from dray.allocator.usage import Usage
+from dray.allocator.wants import ask_of
+from dray.errors import AllocationFault
+from dray.explain import Abort, find_abort
+from dray.sim.vectors import Kind, Vector, read_vector
+from dray.sim.verdicts import NOT_BUILT_FIELDS
+from tests.outside import NO_CORPUS, corpus_dir
+
+NOTED = ("constraint would not be satisfied", "asks for all devices, but", "CEL", "cannot be represented")
+"""Parts of the errors that notes are about; others are crashes and time-outs."""
+
+
+def _vectors(corpus: Path) -> Iterator[Vector]:
+    documents: list[dict[str, Any]] = [
+        json.loads(path.read_text("utf-8"))
+        for part in ("allocator", "probes")
+        for path in sorted((corpus / part).glob("*.json"))
+    ]
+    for name in ("random.jsonl", "realistic.jsonl"):
+        with (corpus / name).open(encoding="utf-8") as lines:
+            documents += map(json.loads, lines)
+    yield from map(read_vector, documents)
+
+
+def _asked(vector: Vector) -> tuple[Ending, Abort | None] | None:
+    door = Admission.switched(vector.switches)
+    try:
+        stock = Stock(door.slices(vector.slices), vector.classes, Usage.of(vector.held), door.judge())
+        ask = ask_of(door.claims(vector.claims), stock.classes.get)
+    except AllocationFault:
+        return None
+    looked_at = list(survey(stock, ask, [vector.node]))
+    return looked_at[0][1], find_abort(ask, looked_at)
+
+
+def test_notes_say_what_kubernetes_does(request: pytest.FixtureRequest) -> None:
+    corpus = corpus_dir(request.config)
+    if corpus is None:
+        pytest.skip(NO_CORPUS)
+    false, missing, noted = [], [], 0
+    for vector in _vectors(corpus):
+        asked = _asked(vector)
+        if asked is None:
+            continue
+        ending, abort = asked
+        recorded = vector.recorded
+        if recorded.kind in (Kind.ALLOCATED, Kind.REFUSED):
+            false += [vector.name] if abort is not None else []
+        elif recorded.kind is Kind.FAULT and any(part in recorded.text for part in NOTED):
+            noted += abort is not None
+            if isinstance(ending, Solved) and abort is None and not vector.unknown & NOT_BUILT_FIELDS.keys():
+                missing.append(vector.name)
+    assert (false, missing) == ([], [])
+    assert noted > 50
