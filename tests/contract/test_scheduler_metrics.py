@@ -50,6 +50,8 @@ async def test_waiting_pods_and_the_time_of_plugins_are_counted(tmp_path, monkey
         assert number(scheduler, attempts, result="unschedulable", profile="default-scheduler") == 1
         assert number(scheduler, "dray_scheduler_searches_total", outcome="Solved") == 1
         assert number(scheduler, "dray_scheduler_in_flight_pods") == 0
+        for cache in ("device_contents", "shapes", "views", "claims"):
+            assert number(scheduler, "dray_scheduler_cache_entries", cache=cache)
         await here.delete("q")
         await here.delete("r")
         await here.until(lambda: length(scheduler), lambda count: count == 0)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from typing import Any
+from weakref import WeakValueDictionary
 
 import pytest
 from hypothesis import given
@@ -251,7 +252,7 @@ def test_the_ledger_judges_pools_as_the_allocator_does(found: list[dict[str, Any
         if slice_["spec"]["pool"]["generation"] == newest
     ]
     entries = [(page, tuple(range(len(page.contents)))) for page in everything]
-    (shelf,) = shelves((DRIVER, POOL), entries, everything, {})
+    (shelf,) = shelves((DRIVER, POOL), entries, everything, WeakValueDictionary())
     assert (shelf.flaw is None) == (is_complete(edition) and is_sound(edition))
     if shelf.flaw is None:
         seen = published(edition)

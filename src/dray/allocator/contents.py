@@ -153,6 +153,9 @@ class Contents:
         self._judge = judge
         self._known: WeakValueDictionary[tuple[str, bytes], Content] = WeakValueDictionary()
 
+    def __len__(self) -> int:
+        return len(self._known)
+
     def of(self, driver: str, device: Device) -> Content:
         """The content of a device."""
         key = (driver, write_json(msgspec.structs.replace(device, name="")))

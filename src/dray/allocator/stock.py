@@ -185,6 +185,10 @@ class Stock:
         """The nodes that may see a pool; None when that cannot be told without asking each."""
         return self._prepared.nodes_of(pool)
 
+    def sizes(self) -> dict[str, int]:
+        """How much is remembered, for metrics: device contents, shapes, views of nodes."""
+        return self._prepared.sizes()
+
     def forget(self, node: str) -> None:
         """A node is gone: what it saw is not kept any longer."""
         self._prepared.forget(node)
@@ -239,6 +243,13 @@ class _Prepared:
     def nodes_of(self, pool: PoolId) -> frozenset[str] | None:
         names = {page.slice.spec.node_name for page in self._by_pool.get(pool, ())}
         return None if None in names or "" in names else frozenset(name for name in names if name)
+
+    def sizes(self) -> dict[str, int]:
+        return {
+            "device_contents": len(self._contents),
+            "shapes": len(self._shapes),
+            "views": len(self._views),
+        }
 
     def forget(self, node: str) -> None:
         for kept in (self._seen, self._views, self._settled[1]):

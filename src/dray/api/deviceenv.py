@@ -36,6 +36,8 @@ COST_LIMIT: Final = 1_000_000
 
 DEVICE: Final = t.Type(t.Kind.STRUCT, "kubernetes.DRADevice")
 
+_SHORT: Final = 512
+"""Characters of an expression of which many are remembered."""
 _MAX_ATTRIBUTES: Final = 32
 _MAX_VALUE: Final = 64
 
@@ -107,14 +109,14 @@ def prepare(driver: str, device: Device) -> DeviceBinding:
 
 def compile_stored(expression: str) -> Compiled:
     """Compile the expression of a selector that may use everything there is, whatever the gates are."""
-    return _compiled(expression, True, True)
+    return _remembered(expression, True, True)
 
 
 def compile_selector(expression: str, *, stored: bool, gates: GateSet) -> Compiled:
     """Compile the expression of a selector, new or as it was stored."""
     sharing = stored or gates.enabled("DRAConsumableCapacity")
     lists = stored or gates.enabled("DRAListTypeAttributes")
-    return _compiled(expression, sharing, lists)
+    return _remembered(expression, sharing, lists)
 
 
 def compile_anew(expression: str) -> Compiled:
@@ -122,8 +124,19 @@ def compile_anew(expression: str) -> Compiled:
     return _compile(expression, True, True)
 
 
-@lru_cache(maxsize=1024)
+def _remembered(expression: str, sharing: bool, lists: bool) -> Compiled:
+    compiled = _compiled if len(expression) <= _SHORT else _long
+    return compiled(expression, sharing, lists)
+
+
+@lru_cache(maxsize=512)
 def _compiled(expression: str, sharing: bool, lists: bool) -> Compiled:
+    return _compile(expression, sharing, lists)
+
+
+@lru_cache(maxsize=32)
+def _long(expression: str, sharing: bool, lists: bool) -> Compiled:
+    """Of long expressions few are remembered: a program takes a hundred times as much as its text."""
     return _compile(expression, sharing, lists)
 
 

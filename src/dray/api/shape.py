@@ -18,12 +18,13 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import lru_cache
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Final
 
 from msgspec import inspect, structs
 
 from dray.api.fields import ROOT, Fault, FieldError, Path
 from dray.api.jsontext import MAX_DEPTH, not_json
+from dray.values.bounds import Bound
 from dray.values.quantity import Quantity, QuantityError
 
 __all__ = ["MAX_DEPTH", "Findings", "UnknownField", "examine", "field_names", "json_name"]
@@ -65,14 +66,17 @@ def _type_of(shape: type) -> inspect.Type:
     return inspect.type_info(shape)
 
 
+STRUCT_FIELDS: Final = Bound("fields of structs", 512, "the process")
 _FIELDS: dict[type, Mapping[str, inspect.Type]] = {}
 
 
 def _struct_fields(kind: inspect.StructType) -> Mapping[str, inspect.Type]:
     """Fields by their names on the wire; worked out once for each struct."""
-    if kind.cls not in _FIELDS:
-        _FIELDS[kind.cls] = MappingProxyType({f.encode_name: f.type for f in kind.fields})
-    return _FIELDS[kind.cls]
+    found = _FIELDS.get(kind.cls)
+    if found is None:
+        fields = MappingProxyType({f.encode_name: f.type for f in kind.fields})
+        found = STRUCT_FIELDS.keep(_FIELDS, kind.cls, fields)
+    return found
 
 
 @lru_cache(maxsize=512)

@@ -39,7 +39,9 @@ from dray.cel.values import Value
 
 COST_LIMIT: Final = 1_000_000
 """What one evaluation may cost unless the caller says otherwise."""
-_REMEMBERED: Final = 1024
+_SHORT: Final = 512
+"""Characters of an expression that many are remembered of: programs take a hundred times as much."""
+_SHORT_REMEMBERED, _LONG_REMEMBERED = 512, 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +75,14 @@ class Env:
             {one.name: one.type for one in declared}, gathered(libraries), structs or {}
         )
         self.extents: Final = {one.name: one.extent for one in declared if one.extent is not None}
-        self._compiled: Callable[[str], Program | CompileFault] = lru_cache(_REMEMBERED)(self._compile)
+        self._compiled: Callable[[str], Program | CompileFault]
+        self._compiled, self._long = (
+            lru_cache(maxsize=most)(self._compile) for most in (_SHORT_REMEMBERED, _LONG_REMEMBERED)
+        )
 
     def compile(self, text: str) -> Program | CompileFault:
         """Read, check and plan an expression."""
-        return self._compiled(text)
+        return self._compiled(text) if len(text) <= _SHORT else self._long(text)
 
     def _compile(self, text: str) -> Program | CompileFault:
         try:

@@ -30,6 +30,9 @@ _MISFITS = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, Arithmetic
 ADDED, MODIFIED, DELETED, BOOKMARK, ERROR = "ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR"
 _CHANGES = frozenset({ADDED, MODIFIED, DELETED})
 
+MOST_UNKNOWN = 1_000
+"""Unknown fields that are noted for one kind: whether there are any is what matters."""
+
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 
 
@@ -168,7 +171,10 @@ class Reader:
         decoded = decode_document(document)
         if decoded.kind is not self.kind:
             raise DecodeError(f"expected {self.kind.qualified_name}, got {decoded.kind.qualified_name}")
-        self.unknown.update(str(field.path) for field in decoded.unknown)
+        for field in decoded.unknown:
+            if len(self.unknown) >= MOST_UNKNOWN:
+                break
+            self.unknown.add(str(field.path))
         return decoded.object
 
 

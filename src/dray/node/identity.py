@@ -23,13 +23,14 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from dray.client.caller import TROUBLE
 from dray.client.client import Client
 from dray.durable import Damaged, read_whole, write_whole
+from dray.values.bounds import Bound
 
 _DAYS: Final = 365
 _RENEW_BEFORE: Final = timedelta(days=30)
 _SKEW: Final = timedelta(minutes=5)
 _REVIEW: Final = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 _YES_SECONDS, _NO_SECONDS = 300.0, 10.0
-_REMEMBERED: Final = 1000
+ANSWERS: Final = Bound("who may ask an agent", 1_000, "the agent of a node")
 _OTHERS: Final = 0o077
 """A key that others could read is nobody's any more."""
 
@@ -115,9 +116,8 @@ class Doorkeeper:
         known = self._known.get(who)
         if known is None or known[1] < now:
             allowed = await self._asked(*who)
-            if len(self._known) >= _REMEMBERED:
-                self._known.clear()
-            known = self._known[who] = (allowed, now + (_YES_SECONDS if allowed else _NO_SECONDS))
+            until = now + (_YES_SECONDS if allowed else _NO_SECONDS)
+            known = ANSWERS.keep(self._known, who, (allowed, until))
         return known[0]
 
     async def _asked(self, user: str, groups: tuple[str, ...]) -> bool:

@@ -22,12 +22,13 @@ from dray.node.cdi import CdiFiles, NoSuchEdits
 from dray.node.environment import ConfigProblem, Resolved, Surroundings, resolve
 from dray.node.logs import log_path
 from dray.node.runtime.base import ContainerId, Launch, NotStarted
+from dray.values.bounds import Bound
 from dray.wire.sockets import make_private
 
 Pod = Mapping[str, Any]
 
 CONFIG_ERROR: Final = "CreateContainerConfigError"
-_REMEMBERED: Final = 1000
+READ: Final = Bound("config maps and secrets of containers", 1_000, "the agent of a node")
 
 
 class LogFiles:
@@ -146,10 +147,7 @@ class Launching:
             if key not in self._read:
                 raise
             return self._read[key]
-        if len(self._read) >= _REMEMBERED:
-            self._read.clear()
-        self._read[key] = found
-        return found
+        return READ.keep(self._read, key, found)
 
 
 def _place(pod: Pod, container: str) -> tuple[str, Mapping[str, Any]]:

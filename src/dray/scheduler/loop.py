@@ -110,7 +110,12 @@ class Scheduler:
         searches = self._devices.searches
         numbers.ask(measures.SEARCHES, lambda: [((ending,), count) for ending, count in searches.items()])
         numbers.ask(measures.SHAPES, lambda: [((), len(self._overlay.last.groups))])
+        numbers.ask(measures.REMEMBERED, self._remembered)
         numbers.ask(measures.CONFLICTS, lambda: [((), self._binder.conflicts)])
+
+    def _remembered(self) -> list[tuple[tuple[str, ...], float]]:
+        sizes = {**self._overlay.last.stock.sizes(), "claims": self._devices.remembered}
+        return [((name,), count) for name, count in sizes.items()]
 
     async def _lead(self) -> None:
         self._choices.log.info("scheduling", pods=len(self._queue), nodes=len(self._sights.nodes))

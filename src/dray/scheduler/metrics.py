@@ -34,6 +34,7 @@ UNSCHEDULABLE = "scheduler_unschedulable_pods"
 IN_FLIGHT = "dray_scheduler_in_flight_pods"
 SEARCHES = "dray_scheduler_searches_total"
 SHAPES = "dray_scheduler_node_groups"
+REMEMBERED = "dray_scheduler_cache_entries"
 CONFLICTS = "dray_scheduler_conflicts_total"
 
 MEASURES = numbers.table(
@@ -77,6 +78,7 @@ MEASURES = numbers.table(
     Measure(IN_FLIGHT, Sort.GAUGE, "Pods that are being decided or written"),
     Measure(SEARCHES, Sort.COUNTER, "Searches for devices, by how they ended", ("outcome",)),
     Measure(SHAPES, Sort.GAUGE, "Groups of nodes that are alike, each of which is judged once"),
+    Measure(REMEMBERED, Sort.GAUGE, "What is remembered of devices, nodes and claims", ("cache",)),
     Measure(CONFLICTS, Sort.COUNTER, "Writes that met a newer object, or a ledger that objected"),
 )
 """Every metric of the scheduler; those of the process come from the Prometheus client."""

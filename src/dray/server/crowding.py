@@ -42,4 +42,7 @@ class Crowding:
         held = new if new is not None else old
         if held is None or (old is None) == (new is None):
             return
-        self._counts[held.kind.group, held.kind.plural, held.namespace] += 1 if old is None else -1
+        place = (held.kind.group, held.kind.plural, held.namespace)
+        self._counts[place] += 1 if old is None else -1
+        if not self._counts[place]:
+            del self._counts[place]

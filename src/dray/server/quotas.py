@@ -124,7 +124,10 @@ class Quotas:
     def _changed(self, old: Held | None, new: Held | None) -> None:
         if new is None:
             assert old is not None
-            self._places.get(old.namespace, set()).discard(old.key)
+            places = self._places.get(old.namespace, set())
+            places.discard(old.key)
+            if not places:
+                self._places.pop(old.namespace, None)
             self._unsettled.discard(old.key)
             return
         self._places.setdefault(new.namespace, set()).add(new.key)

@@ -15,7 +15,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from functools import cache
+from functools import lru_cache
 from types import MappingProxyType
 
 from prometheus_client import CollectorRegistry, GCCollector, ProcessCollector, generate_latest
@@ -152,6 +152,6 @@ def _cumulated(buckets: tuple[float, ...], values: list[float]) -> list[tuple[st
     return rows
 
 
-@cache
+@lru_cache(maxsize=64)
 def _bounds(buckets: tuple[float, ...]) -> tuple[str, ...]:
     return (*(str(float(bound)) for bound in buckets), "+Inf")

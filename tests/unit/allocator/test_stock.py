@@ -236,3 +236,10 @@ def test_nothing_is_kept_of_a_node_that_is_gone():
     assert not prepared._seen
     assert not prepared._views
     assert not prepared._settled[1]
+
+
+def test_how_much_is_remembered_can_be_told():
+    there = stock(local(devices("a", "b"), 1), local([device("c", numa=3)], 2))
+    assert there.sizes() == {"device_contents": 2, "shapes": 0, "views": 0}
+    views = [there.seen_from(node(name)) for name in ("n1", "n2")]
+    assert there.sizes() == {"device_contents": 2, "shapes": len(views), "views": 2}

@@ -252,3 +252,18 @@ def test_a_quota_that_comes_at_the_same_time_misses_nothing():
                     assert int(used) == len(there.cache.all(CONFIGS))
 
     asyncio.run(story())
+
+
+def test_nothing_is_kept_of_namespaces_without_quotas() -> None:
+    async def run() -> None:
+        async with limited(keeping=False) as there:
+            rule = there.rules[0]
+            assert isinstance(rule, Quotas)
+            await there.put(quota(namespace="short"))
+            await there.caught_up()
+            assert list(rule._places) == ["short"]
+            await there.delete(QUOTAS, "short", "q")
+            await there.caught_up()
+            assert not rule._places
+
+    asyncio.run(run())

@@ -27,7 +27,8 @@ def bound_of():
 
 @pytest.mark.parametrize("most", [1, 2, 7, 8, 64, 1000])
 def test_a_cache_never_has_more_entries_than_its_bound(bound_of, most):
-    bound, cache = bound_of(most), {}
+    bound = bound_of(most)
+    cache: dict[int, str] = {}
     for number in range(3 * most + 5):
         assert bound.keep(cache, number, str(number)) == str(number)
         assert cache[number] == str(number)
@@ -35,7 +36,8 @@ def test_a_cache_never_has_more_entries_than_its_bound(bound_of, most):
 
 
 def test_the_oldest_entries_go_first_and_most_stay(bound_of):
-    bound, cache = bound_of(16), {}
+    bound = bound_of(16)
+    cache: dict[int, None] = {}
     for number in range(17):
         bound.keep(cache, number, None)
     assert list(cache) == list(range(3, 17))
@@ -44,7 +46,7 @@ def test_the_oldest_entries_go_first_and_most_stay(bound_of):
 def test_a_bound_that_became_smaller_holds_from_the_next_entry_on(bound_of):
     bound, cache = bound_of(100), dict.fromkeys(range(100))
     bound.most = 8
-    bound.keep(cache, "new", None)
+    bound.keep(cache, 100, None)
     assert len(cache) <= 8
 
 

@@ -38,6 +38,7 @@ from dray.api.validate.rules import (
     toleration,
 )
 from dray.api.validate.sameness import same
+from dray.values.bounds import Bound
 from dray.values.names import attribute_name, dns_label, dns_subdomain, fully_qualified_name
 
 RequestNames: TypeAlias = Mapping[str, frozenset[str]]
@@ -74,7 +75,7 @@ def device_claim(devices: DeviceClaim, path: Path) -> Errors:
         yield from each(devices.config, limits.CONFIGS_PER_CLAIM, judge, path.field("config"))
 
 
-ASKED: Final = Proven[bytes](1024)
+ASKED: Final = Proven[bytes](Bound("sound requests of claims", 1_024, "the process"))
 """What was asked for before, as it is written. The claims of a template all ask for the same.
 
 Configuration has no part in it: it may hold bytes that are no JSON, which could be written so that they look

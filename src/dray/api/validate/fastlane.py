@@ -26,13 +26,14 @@ from dray.api.validate.capacity import capacity
 from dray.api.validate.device import is_scalar, is_sound_attribute, value_count
 from dray.api.validate.proven import Proven
 from dray.api.validate.rules import size
+from dray.values.bounds import Bound
 from dray.values.names import are_dns_labels, attribute_name
 from dray.values.semver import are_plain_versions
 
-KEYS: Final = Proven[str]()
-SCALARS: Final = Proven[DeviceAttribute](32768)
-LISTS: Final = Proven[DeviceAttribute]()
-SHARED: Final = Proven[DeviceCapacity]()
+KEYS: Final = Proven[str](Bound("sound names of attributes", 8_192, "the process"))
+SCALARS: Final = Proven[DeviceAttribute](Bound("sound attributes", 32_768, "the process"))
+LISTS: Final = Proven[DeviceAttribute](Bound("sound list attributes", 2_048, "the process"))
+SHARED: Final = Proven[DeviceCapacity](Bound("sound capacities of shared devices", 2_048, "the process"))
 
 _EXTRA_LISTS: Final = ("taints", "consumes_counters", "binding_conditions", "binding_failure_conditions")
 _EXTRA_FIELDS: Final = ("node_name", "node_selector", "all_nodes")

@@ -91,6 +91,11 @@ class Devices:
     _reached_of: object = None
     """The nodes that `_reached` is about."""
 
+    @property
+    def remembered(self) -> int:
+        """How many different asks of claims are remembered."""
+        return len(self._known)
+
     def opinion(self, subject: Subject, snapshot: Snapshot) -> Opinion | Verdict | None:
         """What it thinks of a pod."""
         if not subject.claims:

@@ -23,10 +23,11 @@ from dray.server.cache import Cache
 from dray.server.call import MASTERS, User
 from dray.server.failures import Failure
 from dray.server.held import Held
+from dray.values.bounds import Bound
 from dray.values.labels import LabelSelector, LabelSelectorError
 
 GROUP = "rbac.authorization.k8s.io"
-_REMEMBERED = 20_000
+ANSWERS = Bound("answers about rights", 20_000, "the server")
 
 Subject = tuple[str, str]
 """`User` or `Group`, and the name; a service account is a user."""
@@ -98,9 +99,7 @@ class Authorizer:
         key = (user.name, user.groups, asked)
         answer = self._answers.get(key)
         if answer is None:
-            if len(self._answers) >= _REMEMBERED:
-                self._answers.clear()
-            answer = self._answers[key] = self._decided(user, asked)
+            answer = ANSWERS.keep(self._answers, key, self._decided(user, asked))
         return answer
 
     def rules_for(self, user: User, namespace: str) -> list[PolicyRule]:
@@ -175,7 +174,10 @@ class Authorizer:
         assert held is not None
         scope, before = self._bound.pop(held.key, (held.namespace, None))
         for subject in before.subjects if before else ():
-            self._bindings[scope, subject].pop(held.key)
+            granted = self._bindings.get((scope, subject), {})  # a subject may be named twice
+            granted.pop(held.key, None)
+            if not granted:
+                self._bindings.pop((scope, subject), None)
         after = None if new is None else _read(read_binding, new, None)
         if after is not None:
             self._bound[held.key] = (scope, after)

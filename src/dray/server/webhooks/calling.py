@@ -25,6 +25,7 @@ import msgspec
 from dray.api.admission.configuration import WebhookClientConfig
 from dray.server.webhooks.addresses import Addresses, unknown
 from dray.server.webhooks.hooks import Hook
+from dray.values.bounds import Bound
 
 if TYPE_CHECKING:
     import aiohttp
@@ -34,7 +35,7 @@ LARGEST_ANSWER: Final = 8 << 20
 WAITING: Final = 64
 """So many requests wait for one webhook at a time."""
 _CONNECTIONS: Final = 64
-_CONTEXTS: Final = 128
+CONTEXTS: Final = Bound("authorities of webhooks", 128, "the server")
 _SHOWN: Final = 300
 
 
@@ -169,9 +170,7 @@ class Caller:
                 context = await asyncio.to_thread(_trusting, bundle)
             except (ssl.SSLError, ValueError) as broken:
                 return Trouble(f"its caBundle holds no certificates that can be read: {_plain(broken)}")
-            if len(self._contexts) >= _CONTEXTS:
-                self._contexts.clear()
-            self._contexts.setdefault(key, context)
+            return CONTEXTS.keep(self._contexts, key, self._contexts.get(key, context))
         return self._contexts[key]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -9,6 +10,7 @@ from dray.api.fields import ROOT
 from dray.api.validate import fastlane
 from dray.api.validate.device import device as careful
 from dray.api.validate.proven import Proven
+from dray.values.bounds import BOUNDS, Bound
 from tests.unit.api.validate.building import device, slice_of
 
 names = st.sampled_from(["a", "b", "gpu-0", "", "A", "x" * 63, "x" * 64, "a\nb", "a\n", "é", "-a"])
@@ -80,8 +82,15 @@ def test_nothing_and_too_much_are_not_for_the_lane():
     assert not fastlane.verdict(slice_of(*(device(f"d{n}") for n in range(129))).spec.devices).sound
 
 
-def test_the_memory_is_bounded():
-    proven = Proven[int](most=10)
+@pytest.fixture
+def bound():
+    made = Bound("numbers of a test", 10, "a test")
+    yield made
+    del BOUNDS[made.name]
+
+
+def test_the_memory_is_bounded(bound):
+    proven = Proven[int](bound)
     looked_at = []
 
     def is_sound(value):
@@ -95,8 +104,18 @@ def test_the_memory_is_bounded():
     assert 4 not in proven, "nothing is remembered of a round that failed"
     assert proven.covers(range(50), is_sound)
     assert proven.covers([60], is_sound)
-    assert len(proven) == 1
+    assert len(proven) <= 10
     assert 60 in proven
+
+
+def test_what_is_asked_for_all_the_time_is_not_forgotten(bound):
+    proven = Proven[int](bound)
+    proven.add([-1])
+    for number in range(100):
+        assert not proven.unknown([-1])
+        proven.add([number])
+        assert len(proven) <= 10
+    assert 0 not in proven
 
 
 def test_equal_values_of_different_types_are_not_mixed_up():

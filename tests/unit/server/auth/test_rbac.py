@@ -173,6 +173,17 @@ def test_changes_count_at_once(world):
     assert not authorizer.decide(JANE, PODS).allowed
 
 
+def test_nothing_is_kept_of_bindings_that_are_gone(world):
+    authorizer = Authorizer(world.cache)
+    before = dict(authorizer._bindings)
+    for number in range(3):
+        binding = grant("r", f"user-{number}")
+        world.put(binding | {"subjects": binding["subjects"] * 2})
+        assert len(authorizer._bindings) == len(before) + 1
+        world.delete(binding)
+    assert authorizer._bindings == before
+
+
 def test_a_role_is_put_together_from_others_and_from_theirs(world):
     def made_of(name: str, label: str, **labels: str) -> dict:
         selectors = [{"matchLabels": {label: "true"}}]
