@@ -74,7 +74,7 @@ def find(
             books.write(device_key(device), msgspec.structs.replace(row, holdings=(*row.holdings, mine)))
             facts = catalogue((device.driver, device.pool)).devices.get(device.device)
             if facts is not None:
-                books.sources.add(facts.source)
+                books.sources.update(facts.sources)
                 charge_published(books, device, facts.draws)
         _cover(books, device, mine, (name, node))
         covered.append(_covered(device, mine))

@@ -150,8 +150,13 @@ def held_by(holder: Holder, results: Iterable[Result]) -> list[tuple[DeviceId, H
     return [(device_of(result), holding_of(holder, result)) for result in results if not result.admin_access]
 
 
-def grant(books: Books, holder: Holder, results: Sequence[Result], catalogue: Catalogue) -> list[Denial]:
-    """Enter an allocation into the books, or say everything that speaks against it."""
+def grant(
+    books: Books, holder: Holder, results: Sequence[Result], catalogue: Catalogue, node: str = ""
+) -> list[Denial]:
+    """Enter an allocation into the books, or say everything that speaks against it.
+
+    `node` is the one node that the allocation is for, if there is one.
+    """
     denied: list[Denial] = []
     seen: set[tuple[DeviceId, str | None]] = set()
     for position, result in enumerate(results):
@@ -162,32 +167,28 @@ def grant(books: Books, holder: Holder, results: Sequence[Result], catalogue: Ca
             denied.append(denials.twice(device, position))
             continue
         seen.add((device, holding.share))
-        denied += _enter(books, device, holding, catalogue, position)
+        pool = catalogue((device.driver, device.pool))
+        found = _enter(books, device, holding, pool, node)
+        denied += [replace(denial, position=position) for denial in found]
     return denied
 
 
-def _enter(
-    books: Books, device: DeviceId, holding: Holding, catalogue: Catalogue, position: int
-) -> list[Denial]:
+def _enter(books: Books, device: DeviceId, holding: Holding, pool: Published, node: str) -> list[Denial]:
     row = books.device(device)
     if any(is_same(holding, held) for held in row.holdings):
         return []
-    pool = catalogue((device.driver, device.pool))
     facts = pool.devices.get(device.device)
+    own = None if facts is None else facts.on(node)
     if facts is not None:
-        books.sources.add(facts.source)
-    denial = (
-        _no_whole(device, row, position)
-        if holding.is_whole
-        else _no_share(device, row, holding, facts, position)
-    )
+        books.sources.update(facts.sources)
+    denial = _no_whole(device, row) if holding.is_whole else _no_share(device, row, holding, own)
     if denial is not None:
         return [denial]
     charged = row.charged
-    if not row.holdings and facts is not None and facts.draws:
-        denied = _charge(books, device, facts, pool)
+    if not row.holdings and facts is not None and own is not None and facts.draws:
+        denied = _charge(books, device, own.draws, facts.draws, pool)
         if denied:
-            return [replace(denial, position=position) for denial in denied]
+            return denied
         charged = {name: dict(drawn) for name, drawn in facts.draws.items()}
     books.write(device_key(device), DeviceRow(holdings=(*row.holdings, holding), charged=charged))
     return []
@@ -198,40 +199,42 @@ def is_same(new: Holding, held: Holding) -> bool:
     return not held.gone and held.identity == new.identity and held.amounts == new.amounts
 
 
-def _no_whole(device: DeviceId, row: DeviceRow, position: int) -> Denial | None:
-    return denials.in_the_way(device, row.holdings, position) if row.holdings else None
+def _no_whole(device: DeviceId, row: DeviceRow) -> Denial | None:
+    return denials.in_the_way(device, row.holdings, 0) if row.holdings else None
 
 
-def _no_share(
-    device: DeviceId, row: DeviceRow, new: Holding, facts: Facts | None, position: int
-) -> Denial | None:
+def _no_share(device: DeviceId, row: DeviceRow, new: Holding, facts: Facts | None) -> Denial | None:
     whole = [held for held in row.holdings if held.is_whole]
     if whole:
-        return denials.in_the_way(device, whole, position)
+        return denials.in_the_way(device, whole, 0)
     if facts is None:
-        return denials.unpublished(device, position)
+        return denials.unpublished(device, 0)
     if not facts.shareable:
-        return denials.dedicated(device, row.holdings, position)
+        return denials.dedicated(device, row.holdings, 0)
     for held in row.holdings:
         if new.share is not None and held.share == new.share:
-            return denials.share_id(device, new.share, held, position)
-    return _no_room(device, row, new, facts, position)
+            return denials.share_id(device, new.share, held, 0)
+    return _no_room(device, row, new, facts)
 
 
-def _no_room(device: DeviceId, row: DeviceRow, new: Holding, facts: Facts, position: int) -> Denial | None:
+def _no_room(device: DeviceId, row: DeviceRow, new: Holding, facts: Facts) -> Denial | None:
     for name, asked in (new.amounts or {}).items():
         total = facts.capacity.get(name)
         taken = sum((held.amounts or {}).get(name, ZERO).nanos for held in row.holdings)
         if total is None or taken + asked.nanos > total.nanos:
-            return denials.capacity(device, name, asked, total, row.holdings, position)
+            return denials.capacity(device, name, asked, total, row.holdings, 0)
     return None
 
 
-def _charge(books: Books, device: DeviceId, facts: Facts, pool: Published) -> list[Denial]:
-    """Draw what the device needs from its counters, or nothing at all."""
+def _charge(books: Books, device: DeviceId, own: Draws, draws: Draws, pool: Published) -> list[Denial]:
+    """Draw from counters, or nothing at all: `own` must be left, `draws` is what is charged.
+
+    The two differ where several nodes have a device of the name: only one of them is given out, but from then
+    on nobody can tell which, and all of them count.
+    """
     denied: list[Denial] = []
     sums: list[tuple[CounterSetId, CounterRow]] = []
-    for name, drawn in facts.draws.items():
+    for name, drawn in draws.items():
         place = CounterSetId(device.driver, device.pool, name)
         if name not in pool.counters:
             denied.append(denials.unknown_counter(device, place, ""))
@@ -239,15 +242,16 @@ def _charge(books: Books, device: DeviceId, facts: Facts, pool: Published) -> li
         totals, source = pool.counters[name]
         books.sources.add(source)
         charged = dict(books.counters(place).charged)
-        for counter, asked in drawn.items():
+        for counter, amount in drawn.items():
+            asked = own.get(name, {}).get(counter, ZERO)
             total, taken = totals.get(counter), charged.get(counter, ZERO)
             if total is None:
                 denied.append(denials.unknown_counter(device, place, counter))
             elif taken.nanos + asked.nanos > total.nanos:
                 left = Quantity(total.nanos - taken.nanos, total.form)
                 denied.append(denials.counter(device, place, counter, asked, total, left))
-            elif asked.nanos:
-                charged[counter] = taken + asked
+            elif amount.nanos:
+                charged[counter] = taken + amount
         sums.append((place, CounterRow(charged=charged)))
     if not denied:
         for place, row in sums:

@@ -105,8 +105,11 @@ class Guard:
     def _judge_claim(self, change: Change) -> Extra:
         old = _allocated(change.old)
         new: Sequence[Result] = ()
+        node = ""
         if change.view is not None and change.view.status.allocation is not None:
-            new = change.view.status.allocation.devices.results
+            allocation = change.view.status.allocation
+            new = allocation.devices.results
+            node = "" if allocation.node_selector is None else allocation.node_selector.only_node
         if old is None and not new:
             return NOTHING
         before = ledger.held_by(old.holder, old.results) if old is not None else []
@@ -116,7 +119,7 @@ class Guard:
         books = self._books()
         if old is not None:
             ledger.release(books, old.holder.uid, (device for device, _ in before))
-        denied = ledger.grant(books, holder, new, self._catalogue)
+        denied = ledger.grant(books, holder, new, self._catalogue, node)
         compares, withdrawn = self._unpublished(new)
         awaited = self._awaited([each for each in ledger.held_by(holder, new) if each not in before])
         extra = self._extra(change, books.ruling([*denied, *withdrawn, *awaited]))

@@ -118,6 +118,16 @@ class NodeSelector(_Struct, frozen=True):
         """Whether a node satisfies one of the terms."""
         return any(term.matches(node_name, node_labels) for term in self.node_selector_terms)
 
+    @property
+    def only_node(self) -> str:
+        """The one node that can match, by its name; empty when the selector does not name one."""
+        if len(self.node_selector_terms) != 1:
+            return ""
+        for item in self.node_selector_terms[0].match_fields:
+            if item.key == NODE_NAME and item.operator == Operator.IN and len(item.values) == 1:
+                return item.values[0]
+        return ""
+
     def without_repeats(self) -> NodeSelector:
         """The same selector with every requirement of a term kept once; itself when nothing is repeated."""
         terms = tuple([term.without_repeats() for term in self.node_selector_terms])

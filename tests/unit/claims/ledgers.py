@@ -49,12 +49,13 @@ def slice_of(
     generation: int = 1,
     count: int = 1,
     pool: str = POOL,
+    node: str = "",
 ) -> dict[str, Any]:
-    """A slice as it is stored."""
+    """A slice as it is stored; for one node, or for all."""
     spec: dict[str, Any] = {
         "driver": DRIVER,
         "pool": {"name": pool, "generation": generation, "resourceSliceCount": count},
-        "allNodes": True,
+        **({"nodeName": node} if node else {"allNodes": True}),
     }
     if devices:
         spec["devices"] = list(devices)
@@ -113,10 +114,10 @@ class Ledger:
                     self.rows[key] = value
         return [denial.message for denial in denied]
 
-    def grant(self, name: str, *results: SeenResult, uid: str = "") -> list[str]:
+    def grant(self, name: str, *results: SeenResult, uid: str = "", node: str = "") -> list[str]:
         """Why not; nothing when it was granted."""
         books = Books(self.rows.get)
-        return self._keep(books, ledger.grant(books, claim(name, uid), results, self.catalogue))
+        return self._keep(books, ledger.grant(books, claim(name, uid), results, self.catalogue, node))
 
     def release(self, name: str, *results: SeenResult) -> None:
         books = Books(self.rows.get)

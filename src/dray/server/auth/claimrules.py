@@ -32,7 +32,6 @@ from dray.server.change import CREATE, NOTHING, Change, Extra
 from dray.server.failures import forbidden, invalid
 from dray.server.held import key
 from dray.store import Unchanged
-from dray.values.nodeselector import NODE_NAME, NodeSelector
 
 CLAIM, TEMPLATE = known_kind(DEVICES, "ResourceClaim"), known_kind(DEVICES, "ResourceClaimTemplate")
 CLASSIC_CLAIM = known_kind(CLASSIC, "ResourceClaim")
@@ -98,9 +97,9 @@ class StatusRule:
     def _nodes_of(self, claim: ResourceClaim, namespace: str) -> frozenset[str]:
         """The node an allocation is tied to; for devices that many nodes reach, where its pods are."""
         allocation = claim.status.allocation
-        named = None if allocation is None else _named_node(allocation.node_selector)
-        if named is not None:
-            return frozenset({named})
+        selector = None if allocation is None else allocation.node_selector
+        if selector is not None and selector.only_node:
+            return frozenset({selector.only_node})
         found = (self._pod_node(namespace, user.name, user.uid) for user in claim.status.reserved_for)
         return frozenset(node for node in found if node)
 
@@ -145,17 +144,6 @@ def drivers_changed(new: ResourceClaim, old: ResourceClaim) -> list[str]:
 
 def _entries(devices: Sequence[AllocatedDeviceStatus]) -> dict[tuple[str, ...], AllocatedDeviceStatus]:
     return {(one.driver, one.pool, one.device, one.share_id): one for one in devices}  # type: ignore[misc]
-
-
-def _named_node(selector: NodeSelector | None) -> str | None:
-    """The one node that a selector names, if it names one."""
-    terms = () if selector is None else selector.node_selector_terms
-    if len(terms) != 1:
-        return None
-    for item in terms[0].match_fields:
-        if item.key == NODE_NAME and item.operator == "In" and len(item.values) == 1:
-            return item.values[0]
-    return None
 
 
 # --- admin access ---
