@@ -62,6 +62,8 @@ def command(paths: tuple[str, ...], words: tuple[str, ...], **chosen: Any) -> in
     if len(asked) > 1:
         raise click.UsageError("one pod or claim at a time, or none for all of them")
     if not files:
+        if options.strict:
+            raise click.UsageError("`--strict` is for files: a server has judged what it has")
         from dray.cli import explain_live
 
         return explain_live.told(server, asked[0] if asked else None, options)

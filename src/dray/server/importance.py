@@ -7,20 +7,16 @@ one counts. Classes for what a cluster cannot do without are always there.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from types import MappingProxyType
 from typing import Any, Final
 
 from dray.api.kinds import known_kind
+from dray.api.priorities import SYSTEM_CLASSES
 from dray.server.cache import Cache
 from dray.server.drafts import Draft
 from dray.server.failures import forbidden
 
 _POD: Final = known_kind("", "Pod")
 _CLASS: Final = known_kind("scheduling.k8s.io", "PriorityClass")
-VITAL: Mapping[str, int] = MappingProxyType(
-    {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
-)
-"""Classes that need not be made."""
 
 Document = Mapping[str, Any]
 
@@ -53,7 +49,7 @@ def _named(name: str, cache: Cache) -> Document | None:
     held = cache.get(_CLASS, "", name)
     if held is not None:
         return Draft.of_held(held).document
-    return {"value": VITAL[name]} if name in VITAL else None
+    return {"value": SYSTEM_CLASSES[name]} if name in SYSTEM_CLASSES else None
 
 
 def _usual(spec: Document, cache: Cache) -> Document | None:

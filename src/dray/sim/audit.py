@@ -75,7 +75,7 @@ def _node_of(bundle: Bundle, claim: ResourceClaim, allocation: AllocationResult)
     consumers = {consumer.name for consumer in claim.status.reserved_for}
     running = {
         pod.spec.node_name
-        for pod in bundle.pods
+        for pod in (*bundle.pods, *(each.object for each in bundle.invalid if each.kind == "Pod"))
         if pod.metadata.namespace == claim.metadata.namespace and pod.metadata.name in consumers
     }
     there = [node for node in allowed if node.metadata.name in running]

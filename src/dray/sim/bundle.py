@@ -88,6 +88,7 @@ def gather(documents: Iterable[Document], *, now: str, gates: Gatekeeper | None 
     for document in documents:
         reader.take(document)
     reader.make_pods()
+    reader.settle_priorities()
     reader.check_admin_access()
     if reader.problems:
         raise BundleError(reader.problems)

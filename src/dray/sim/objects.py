@@ -19,7 +19,7 @@ import msgspec
 
 from dray.api.classic import ClassicClaim
 from dray.api.codec import Decoded, decode_document
-from dray.api.core import Namespace
+from dray.api.core import Namespace, Pod
 from dray.api.defaults import with_defaults
 from dray.api.gated import Gatekeeper
 from dray.api.kinds import Kind
@@ -33,6 +33,7 @@ from dray.manifests import Document, Source, expanded
 from dray.manifests.documents import below
 from dray.manifests.jsontext import looks_like_json
 from dray.sim.invalid import InvalidObject, Problem, counts, drop_lines
+from dray.sim.priorities import PriorityClasses, class_name_of, is_priority_class
 from dray.sim.workloads import pods_of
 
 DEFAULT_NAMESPACE = "default"
@@ -56,6 +57,8 @@ class ObjectReader:
         self._aside: Counter[str] = Counter()
         self._workloads: list[tuple[Document, str]] = []
         self._generated: Counter[Key] = Counter()
+        self._priorities = PriorityClasses()
+        self._priority_names: dict[Key, str] = {}
         self._source: Source | None = None
         self._source_is_json = False
         self.places: dict[Key, Spot] = {}
@@ -86,6 +89,8 @@ class ObjectReader:
                 self._decode(item, kind)
             case Workload(template=way):
                 self._workloads.append((item, way))
+            case complaint if complaint.rule == "not-checked" and is_priority_class(value):
+                self._priorities.add(value)
             case complaint if complaint.rule == "not-checked":
                 self._aside[str(value["kind"])] += 1
             case complaint:
@@ -120,6 +125,8 @@ class ObjectReader:
             self._broken(item, "metadata.name", f"{kind.name} `{name}` is here again, see {first}")
             return
         self.places[key] = replace(item, value=None) if self._is_json(item) else _place(item, "")
+        if kind.name == "Pod":
+            self._priority_names[key] = class_name_of(item.value)
         self._sort(_Origin(item, kind, decoded.version), obj)
 
     def _named(self, item: Document, kind: Kind, obj: Any) -> Any:
@@ -184,7 +191,19 @@ class ObjectReader:
                 self.remarks.append(f"{_place(item, way)}: {what}, see {shown(self.places[key])}")
                 continue
             self.places[key] = _place(item, way)
+            self._priority_names[key] = class_name_of(document)
             self._sort(_Origin(item, decoded.kind, decoded.version, way), pod)
+
+    def settle_priorities(self) -> None:
+        """Give pods the number of their priority class."""
+        names = self._priority_names
+        self._found[Pod] = [
+            self._priorities.settle(pod, names["Pod", pod.metadata.namespace, pod.metadata.name])
+            for pod in self.of(Pod)
+        ]
+        if self._priorities.missing:
+            missing = listed(self._priorities.missing)
+            self.remarks.append(f"PriorityClass {missing} is not in the files; its pods count as priority 0")
 
     def check_admin_access(self) -> None:
         """Leave out what asks for admin access in a namespace that is there and does not allow it."""

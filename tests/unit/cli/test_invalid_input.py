@@ -184,6 +184,55 @@ def test_admin_access_is_for_namespaces_with_the_label(
     assert said in ended.err
 
 
+# --- what Kubernetes lets through ---
+
+POLICY = "capacity: {m: {value: %s, requestPolicy: %s}}, allowMultipleAllocations: true"
+ODD_DEVICES = {
+    "attribute name": "attributes: {x.io/a/b: {int: 1}}",
+    "default above capacity": POLICY % ("10", "{default: 11}"),
+    "negative default": POLICY % ("10", "{default: -1}"),
+    "negative min": POLICY % ("10", "{default: 1, validRange: {min: -4}}"),
+    "default above capacity, range without max": POLICY % ("10", "{default: 40, validRange: {min: 1}}"),
+    "negative valid value": POLICY % ("10", "{default: 1, validValues: [-1, 1]}"),
+    "negative capacity": "capacity: {m: {value: -10}}",
+    "step of nothing": POLICY % ("10", "{default: 1, validRange: {min: 1, step: 0}}"),
+}
+ODD_REQUESTS = {
+    "negative amount": "exactly: {deviceClassName: gpu, capacity: {requests: {m: -5}}}",
+    "name of an amount": "exactly: {deviceClassName: gpu, capacity: {requests: {'!!bad name!!': 5}}}",
+    "neither": "",
+    "both": "exactly: {deviceClassName: gpu}\n      firstAvailable: [{name: a, deviceClassName: gpu}]",
+    "count beyond all bounds": "exactly: {deviceClassName: gpu, count: 1099511627776}",
+}
+
+
+@pytest.mark.parametrize("odd", ODD_DEVICES.values(), ids=ODD_DEVICES.keys())
+def test_odd_devices_are_left_out(typed: Typed, desk: Path, odd: str) -> None:
+    cluster = (
+        node("node-a") + GPU + slice_of("node-a", "gpu-0").replace("{name: gpu-0}", f"{{name: gpu-0, {odd}}}")
+    )
+    (desk / "c.yaml").write_text(cluster + claim("c", "gpu"))
+    ended = typed("allocate", "-f", "c.yaml", "-o", "json")
+    assert ended.code == 1
+    assert _invalid(ended.out) == [("ResourceSlice", "node-a-gpu.example.com")]
+
+
+@pytest.mark.parametrize("odd", ODD_REQUESTS.values(), ids=ODD_REQUESTS.keys())
+def test_odd_requests_are_refused(typed: Typed, desk: Path, odd: str) -> None:
+    asked = claim("c", "gpu").replace("exactly: {deviceClassName: gpu, count: 1}", odd)
+    (desk / "c.yaml").write_text(SMALL + asked)
+    ended = typed("allocate", "-f", "c.yaml", "-o", "json")
+    assert ended.code == 2
+    assert _invalid(ended.out) == [("ResourceClaim", "c")]
+
+
+def test_a_constraint_is_of_one_kind(typed: Typed, desk: Path) -> None:
+    both = "    constraints: [{matchAttribute: a.b/c, distinctAttribute: a.b/c}]\n    requests:\n"
+    (desk / "c.yaml").write_text(SMALL + claim("c", "gpu").replace("    requests:\n", both))
+    ended = typed("allocate", "-f", "c.yaml", "-o", "json")
+    assert (ended.code, _invalid(ended.out)) == (2, [("ResourceClaim", "c")])
+
+
 # --- gates ---
 
 TOLERANT = claim("c", "gpu").replace("count: 1", "count: 1, tolerations: [{key: x, operator: Exists}]")

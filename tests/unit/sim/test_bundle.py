@@ -253,3 +253,38 @@ def test_a_pod_that_is_there_itself_is_not_made_from_its_workload(first):
     assert any(
         "Pod `web-0` of this StatefulSet is here itself, see cluster.yaml:" in r for r in cluster.remarks
     )
+
+
+PRIORITIES = """
+apiVersion: scheduling.k8s.io/v1
+kind: PriorityClass
+metadata: {name: high}
+value: 1000
+---
+apiVersion: scheduling.k8s.io/v1
+kind: PriorityClass
+metadata: {name: usual}
+value: 5
+globalDefault: true
+---
+"""
+
+
+def test_pods_get_the_priority_of_their_class_as_a_server_gives_it():
+    cluster = bundle(
+        node("a")
+        + pod("plain", claims="c")
+        + pod("named", claims="c", extra="  priorityClassName: high\n")
+        + pod("vital", claims="c", extra="  priorityClassName: system-node-critical\n")
+        + pod("settled", claims="c", extra="  priorityClassName: high\n  priority: 1000\n")
+        + pod("lost", claims="c", extra="  priorityClassName: gone\n")
+        + PRIORITIES
+    )
+    assert {p.metadata.name: p.spec.priority for p in cluster.pods} == {
+        "plain": 5,
+        "named": 1000,
+        "vital": 2_000_001_000,
+        "settled": 1000,
+        "lost": None,
+    }
+    assert cluster.remarks == ("PriorityClass `gone` is not in the files; its pods count as priority 0",)
