@@ -177,6 +177,13 @@ def test_all_of_nothing_is_not_enough():
     assert [short.reason for short in shortages(problem)] == [Reason.NOTHING_MATCHES]
 
 
+def test_an_alternative_for_all_devices_that_is_never_reached_is_not_judged():
+    """Kubernetes evaluates every alternative beforehand and aborts; see decision 0022."""
+    asked = claim(first_of("r", ("one", asking()), ("all", asking("All", "fails"))))
+    assert picked(world(ABC, asked)) == ["r/one=a"]
+    assert isinstance(ending(world(ABC, asked, held=[holding("a", "b", "c")])), Faulted)
+
+
 def test_a_constraint_that_all_devices_cannot_meet_fails_that_alternative_only():
     slices = published(device("a", numa=0), device("b", numa=1))
     asked = claim(first_of("r", ("all", asking("All")), ("one", asking())), match("gpu.example/numa"))
