@@ -1,19 +1,17 @@
 """The laws at full size: `python -m tests.brute --count 100000 --seed 1`.
 
 `--only N` shows one problem of a seed. `--large` draws problems that are too large for the plain search, and
-compares the search with itself without foresight.
+compares the search with itself without pruning.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-from random import Random
 
-from tests.brute.drawing import LARGE, SMALL, draw
 from tests.brute.laws import broken_laws, broken_on_large, plain_answer
 from tests.brute.plain import TooLarge
-from tests.brute.problem import Problem
+from tests.brute.structured import draw_numbered
 
 SHOWN = 10
 """Failures that are told in full."""
@@ -47,12 +45,8 @@ def main() -> int:
     return 1 if failed else 0
 
 
-def _drawn(seed: str, number: int, large: bool) -> Problem:
-    return draw(Random(f"{seed}/{number}"), LARGE if large else SMALL)
-
-
 def _run(seed: str, number: int, large: bool) -> tuple[str, list[str]]:
-    problem = _drawn(seed, number, large)
+    problem = draw_numbered(seed, number, large)
     if large:
         return broken_on_large(problem)
     try:
@@ -63,7 +57,7 @@ def _run(seed: str, number: int, large: bool) -> tuple[str, list[str]]:
 
 
 def _show(seed: str, number: int, large: bool) -> int:
-    problem = _drawn(seed, number, large)
+    problem = draw_numbered(seed, number, large)
     print(problem.text())
     outcome, complaints = _run(seed, number, large)
     print(f"at most {problem.limit} devices per claim; outcome: {outcome}")

@@ -15,12 +15,11 @@ from random import Random
 from typing import Any
 from unittest.mock import patch
 
-import dray.allocator.foresight as looking
 import dray.allocator.search as searching
 import dray.allocator.verify.claims as refereeing
 import dray.allocator.wants as wanting
 from dray.allocator.allocate import Allocated, allocate, survey
-from dray.allocator.beats import Beat, Exhausted, Faulted, GaveUp, Solved
+from dray.allocator.beats import Beat, Exhausted, Faulted, GaveUp, Progress, Solved
 from dray.allocator.board import Board
 from dray.allocator.search import search
 from dray.allocator.stock import Stock, View
@@ -39,16 +38,19 @@ Answer = tuple[Any, ...]
 
 @contextmanager
 def limited(devices: int) -> Iterator[None]:
-    """Let a claim hold fewer devices than 32 for a while."""
-    modules: tuple[Any, ...] = (searching, looking, wanting, refereeing)
+    """Let a claim hold fewer devices than 32, and let every search prune from its first dead end on."""
+    modules: tuple[Any, ...] = (searching, wanting, refereeing)
     before = [module.MAX_RESULTS for module in modules]
+    work = searching.PLAIN_WORK
     try:
         for module in modules:
             module.MAX_RESULTS = devices
+        searching.PLAIN_WORK = 0
         yield
     finally:
         for module, value in zip(modules, before, strict=True):
             module.MAX_RESULTS = value
+        searching.PLAIN_WORK = work
 
 
 def share_ids() -> Callable[[], str]:
@@ -106,13 +108,17 @@ class Bench:
         with suppress(AllocationFault):
             self.ask = ask_of(problem.claims, self.stock.classes.get)
 
-    def beats(self, *, foresight: bool = True) -> list[Beat]:
-        return list(search(self.ask, self.view.shape, foresight=foresight)) if self.ask is not None else []
+    def beats(self, *, prune: bool = True) -> list[Beat]:
+        """What a search tells; how often it paused depends on what was known before, so that is left out."""
+        if self.ask is None:
+            return []
+        told = search(self.ask, self.view.shape, prune=prune)
+        return [beat for beat in told if not isinstance(beat, Progress)]
 
-    def answer(self, *, foresight: bool = True) -> Answer:
+    def answer(self, *, prune: bool = True) -> Answer:
         if self.ask is None:
             return ("claim fault",)
-        return answer_of(self.view, self.beats(foresight=foresight)[-1])
+        return answer_of(self.view, self.beats(prune=prune)[-1])
 
 
 def stock_of(problem: Problem) -> Stock:
@@ -138,11 +144,11 @@ def agrees(bench: Bench) -> Iterator[str]:
         yield f"the plain search says {bench.expected}, the search {found}"
 
 
-def agrees_without_foresight(bench: Bench) -> Iterator[str]:
+def agrees_without_pruning(bench: Bench) -> Iterator[str]:
     """Foresight changes how long the search takes, not where it ends."""
-    found = bench.answer(foresight=False)
+    found = bench.answer(prune=False)
     if found != bench.expected:
-        yield f"the plain search says {bench.expected}, the search without foresight {found}"
+        yield f"the plain search says {bench.expected}, the search without pruning {found}"
 
 
 def satisfies_the_referee(bench: Bench) -> Iterator[str]:
@@ -235,14 +241,14 @@ def restores_the_board(bench: Bench) -> Iterator[str]:
 def accounts_for_every_option(bench: Bench) -> Iterator[str]:
     """A dead end says of every candidate why it was not taken there."""
     if bench.ask is not None:
-        yield from accounted(bench.ask, bench.view, bench.beats(foresight=False))
+        yield from accounted(bench.ask, bench.view, bench.beats(prune=False))
 
 
 def dead_ends_are_dead(bench: Bench) -> Iterator[str]:
     """No solution of the plain search goes through a dead end."""
     if bench.ask is not None and bench.expected[0] in ("none", "solved"):
-        for foresight in (True, False):
-            yield from truly_dead(bench.problem, bench.view, bench.beats(foresight=foresight))
+        for prune in (True, False):
+            yield from truly_dead(bench.problem, bench.view, bench.beats(prune=prune))
 
 
 def nodes_do_not_mix(bench: Bench) -> Iterator[str]:
@@ -268,7 +274,7 @@ LAWS: dict[str, Law] = {
     law.__name__: law
     for law in (
         agrees,
-        agrees_without_foresight,
+        agrees_without_pruning,
         satisfies_the_referee,
         order_does_not_matter,
         repeats_itself,
@@ -283,19 +289,19 @@ LAWS: dict[str, Law] = {
 
 
 WALK = 20_000
-"""Steps of a search without foresight before it counts as too long."""
+"""Steps of a search without pruning before it counts as too long."""
 
 
 def broken_on_large(problem: Problem) -> tuple[str, list[str]]:
     """How a large problem ends, and what is wrong with that.
 
-    Here the search without foresight stands in for the plain one, with which it agrees on small problems.
+    Here the search without pruning stands in for the plain one, with which it agrees on small problems.
     """
     with limited(problem.limit):
-        bench = Bench(problem, ("too long without foresight",))
+        bench = Bench(problem, ("too long without pruning",))
         if bench.ask is None:
             return "claim fault", []
-        *_, plain = search(bench.ask, bench.view.shape, WALK, foresight=False)
+        *_, plain = search(bench.ask, bench.view.shape, WALK, prune=False)
         laws = [satisfies_the_referee, restores_the_board]
         if not isinstance(plain, GaveUp):
             bench.expected = answer_of(bench.view, plain)

@@ -6,17 +6,15 @@ mistakes that others made (see the regression tests), some were ours.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 from unittest.mock import patch
 
 import msgspec
 
-from dray.allocator import assemble, contents, foresight, options, pools, search, stock, wants
+from dray.allocator import assemble, contents, frames, options, pools, search, stock, wants
 from dray.allocator.board import USED
 from dray.allocator.checks import capacity, constraints, counters
-from dray.allocator.reasons import Reason, Refusal, Short
 from dray.api import tolerating
 
 SABOTAGE: dict[str, Callable[[], Any]] = {}
@@ -97,7 +95,7 @@ def admin_access_minds_everybody() -> Any:
 
 @mistake
 def all_leaves_out_what_is_in_use() -> Any:
-    real = search.Frame.__init__
+    real = frames.Frame.__init__
 
     def start(frame: Any, *given: Any) -> None:
         real(frame, *given)
@@ -105,19 +103,19 @@ def all_leaves_out_what_is_in_use() -> Any:
             frame.options.suiting &= ~frame.options._shape.taken
             frame.count = frame.options.suiting.bit_count()
 
-    return patch.object(search.Frame, "__init__", start)
+    return patch.object(frames.Frame, "__init__", start)
 
 
 @mistake
 def the_next_device_of_a_request_starts_at_the_front() -> Any:
-    real = search.Frame.following
+    real = frames.Frame.following
 
     def following(frame: Any, mark: int) -> Any:
         found = real(frame, mark)
         found.cursor = 0
         return found
 
-    return patch.object(search.Frame, "following", following)
+    return patch.object(frames.Frame, "following", following)
 
 
 @mistake
@@ -260,7 +258,7 @@ def answers_are_kept_for_too_many_wants() -> Any:
             shape.memo[key] = options.Options(shape, want)
         return shape.memo[key]
 
-    return _everywhere("options_of", options_of, search, foresight)
+    return patch.object(search, "options_of", options_of)
 
 
 @mistake
@@ -287,114 +285,3 @@ def allocations_are_bound_where_a_like_node_is() -> Any:
             return self._view.shape, candidate
 
     return patch.object(assemble, "_selector", lambda view, picks: real(Alike(view), picks))  # type: ignore[arg-type]
-
-
-# --- counting ahead ---
-
-
-@mistake
-def twins_may_differ_in_attributes() -> Any:
-    real = foresight.Foresight._interchangeable
-    return patch.object(
-        foresight.Foresight,
-        "_interchangeable",
-        lambda self, ask: real(self, msgspec.structs.replace(ask, rules=())),
-    )
-
-
-@mistake
-def twins_may_differ_in_counters() -> Any:
-    real = foresight.Foresight._interchangeable
-
-    def interchangeable(self: Any, ask: Any) -> Any:
-        kept = [content.counters for content in self._shape.contents]
-        for content in self._shape.contents:
-            content.counters = ()
-        try:
-            return real(self, ask)
-        finally:
-            for content, own in zip(self._shape.contents, kept, strict=True):
-                content.counters = own
-
-    return patch.object(foresight.Foresight, "_interchangeable", interchangeable)
-
-
-@mistake
-def twins_may_suit_other_wants() -> Any:
-    def interchangeable(self: Any, ask: Any) -> list[int]:
-        everyone = (1 << len(self._shape.contents)) - 1
-        shared = self._shape.shareable
-        return [1 << i if shared >> i & 1 else everyone & ~shared for i in range(len(self._shape.contents))]
-
-    return patch.object(foresight.Foresight, "_interchangeable", interchangeable)
-
-
-@mistake
-def as_many_as_there_are_is_one_too_many() -> Any:
-    def jointly(needs: Any, within: int = -1) -> Refusal | None:
-        wanted, union = 0, 0
-        for need in needs:
-            if need.exclusive and need.count:
-                wanted += need.count
-                union |= need.mask & within
-        return (
-            Refusal(Reason.TOO_FEW, Short("", wanted, 0)) if wanted and wanted >= union.bit_count() else None
-        )
-
-    return patch.object(foresight, "_jointly", jointly)
-
-
-@mistake
-def shared_devices_serve_one_want_each() -> Any:
-    real = foresight.Demand.__init__
-
-    def start(demand: Any, *given: Any) -> None:
-        real(demand, *given)
-        demand.exclusive = not demand.admin
-
-    return patch.object(foresight.Demand, "__init__", start)
-
-
-@mistake
-def some_of_all_count_as_all() -> Any:
-    real = foresight.Foresight.look
-
-    def look(self: Any, board: Any, point: Any, *more: int) -> Any:
-        if point.want.wants_all:
-            point = msgspec.structs.replace(point, nth=0)
-        return real(self, board, point, *more)
-
-    return patch.object(foresight.Foresight, "look", look)
-
-
-@mistake
-def places_are_the_same_whatever_was_used_up() -> Any:
-    real = foresight.Foresight.image
-
-    def image(self: Any, choice: Any, board: Any) -> Any:
-        index, counts, _others = real(self, choice, board)
-        return (index, counts)
-
-    return patch.object(foresight.Foresight, "image", image)
-
-
-@mistake
-def places_are_the_same_whatever_was_taken() -> Any:
-    real = foresight.Foresight.image
-
-    def image(self: Any, choice: Any, board: Any) -> Any:
-        index, _counts, others = real(self, choice, board)
-        return (index, others)
-
-    return patch.object(foresight.Foresight, "image", image)
-
-
-def _everywhere(name: str, value: Any, *modules: Any) -> Any:
-    """One patch of a name that several modules imported."""
-
-    @contextmanager
-    def patched() -> Iterator[None]:
-        with patch.object(modules[0], name, value), patch.object(modules[1], name, value):
-            yield
-
-    return patched()

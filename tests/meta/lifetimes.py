@@ -9,8 +9,11 @@ from __future__ import annotations
 _SHORT_LIVED: dict[str, tuple[str, ...]] = {
     "one search": (
         "allocator/board.py:Board",
+        "allocator/pruning/completion.py:Completion",
+        "allocator/pruning/completion.py:Witness",
+        "allocator/pruning/model.py:Model",
+        "allocator/pruning/symmetry.py:Symmetry",
         "allocator/running.py:RunningSearch",
-        "allocator/search.py:_Walk",
     ),
     "one explanation": ("allocator/replay.py:Standpoint", "explain/tale.py:_Listener"),
     "one cycle of the scheduler": ("placement/cycle.py:_Walk", "placement/plugins/devices.py:_Trial"),

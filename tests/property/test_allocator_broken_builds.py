@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from random import Random
-
 import pytest
 
-from tests.brute.drawing import draw
-from tests.brute.laws import LAWS, Answer, broken_laws, plain_answer
+import tests.brute.sabotage_pruning  # noqa: F401 # adds its mistakes to the table
+from tests.brute.laws import LAWS, Answer, broken_laws, broken_on_large, plain_answer
 from tests.brute.plain import TooLarge
 from tests.brute.problem import Problem
 from tests.brute.sabotage import SABOTAGE, broken
+from tests.brute.structured import draw_numbered
 
 PROBLEMS = 3000
+LARGER = 600
 QUICK = (
     "agrees",
     "satisfies_the_referee",
@@ -28,7 +28,7 @@ def answered() -> list[tuple[Problem, Answer]]:
     """Problems with their plain answers, made with a sound build once for all mistakes."""
     found = []
     for number in range(PROBLEMS):
-        problem = draw(Random(f"house/{number}"))
+        problem = draw_numbered("house", number)
         try:
             found.append((problem, plain_answer(problem)))
         except TooLarge:
@@ -36,11 +36,19 @@ def answered() -> list[tuple[Problem, Answer]]:
     return found
 
 
+@pytest.fixture(scope="module")
+def larger() -> list[Problem]:
+    """Problems with a structure that are too large for the plain search: some mistakes need room."""
+    return [draw_numbered("house", number, large=True) for number in range(2, 3 * LARGER, 3)]
+
+
 @pytest.mark.parametrize("name", SABOTAGE)
-def test_a_mistake_is_caught(name, answered):
+def test_a_mistake_is_caught(name, answered, larger):
     laws = {law: LAWS[law] for law in QUICK}
     with broken(name):
-        assert any(broken_laws(problem, expected, laws) for problem, expected in answered)
+        assert any(broken_laws(problem, expected, laws) for problem, expected in answered) or any(
+            broken_on_large(problem)[1] for problem in larger
+        )
 
 
 def test_without_a_mistake_nothing_is_caught(answered):

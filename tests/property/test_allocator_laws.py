@@ -5,14 +5,12 @@ The long run with 100,000 problems is `python -m tests.brute`.
 
 from __future__ import annotations
 
-from random import Random
-
 import pytest
 from hypothesis import assume, given
 
-from tests.brute.drawing import LARGE, draw
 from tests.brute.laws import LAWS, Bench, broken_laws, broken_on_large, limited, plain_answer
 from tests.brute.plain import TooLarge
+from tests.brute.structured import draw_numbered
 from tests.effort import effort
 from tests.property.strategies.problems import problems
 
@@ -26,7 +24,7 @@ CHUNKS = 14
 def test_no_problem_breaks_a_law(chunk):
     answered = 0
     for number in range(chunk * CHUNK, (chunk + 1) * CHUNK):
-        problem = draw(Random(f"{SEED}/{number}"))
+        problem = draw_numbered(SEED, number)
         try:
             complaints = broken_laws(problem)
         except TooLarge:
@@ -36,9 +34,9 @@ def test_no_problem_breaks_a_law(chunk):
     assert answered > CHUNK * 0.9
 
 
-def test_foresight_changes_nothing_on_larger_problems_either():
+def test_pruning_changes_nothing_on_larger_problems_either():
     for number in range(400):
-        outcome, complaints = broken_on_large(draw(Random(f"{SEED}/{number}"), LARGE))
+        outcome, complaints = broken_on_large(draw_numbered(SEED, number, large=True))
         assert not complaints, f"--large --seed {SEED} --only {number}: {outcome}\n" + "\n".join(complaints)
 
 
@@ -59,8 +57,8 @@ def test_the_problems_are_worth_solving():
     """Many have solutions, many have none, some cannot be judged: the laws do not hold for want of cases."""
     outcomes: dict[str, int] = {}
     steps_back = 0
-    for number in range(400):
-        problem = draw(Random(f"{SEED}/{number}"))
+    for number in range(600):
+        problem = draw_numbered(SEED, number)
         kind = plain_answer(problem)[0]
         outcomes[kind] = outcomes.get(kind, 0) + 1
         with limited(problem.limit):

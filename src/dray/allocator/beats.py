@@ -47,6 +47,12 @@ class DeadEnd(msgspec.Struct, frozen=True, gc=False):
     short: Refusal | None = None
 
 
+class Progress(msgspec.Struct, frozen=True, gc=False):
+    """Nothing to tell, but work went on: whoever drives the search may stop it here."""
+
+    steps: int
+
+
 class Solved(msgspec.Struct, frozen=True, gc=False):
     """Every choice has its devices."""
 
@@ -84,4 +90,4 @@ class Faulted(msgspec.Struct, frozen=True, gc=False):
 
 
 Ending = Solved | Exhausted | GaveUp | Faulted
-Beat = Took | DeadEnd | Ending
+Beat = Took | DeadEnd | Progress | Ending

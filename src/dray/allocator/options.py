@@ -20,6 +20,9 @@ _MATCHING = frozenset({Reason.TAINTED, Reason.NODE_SELECTOR, Reason.COUNTERS_OFF
 """Reasons not to take a device that is what the want asks for: who wants all of them cannot do without it."""
 
 
+NOT_YET = -3
+"""Instead of a candidate: not all of them are judged yet."""
+
 WANTS = Bound("candidates of wants", 128, "a shape")
 
 
@@ -52,8 +55,12 @@ class Options:
         self.refusals: dict[int, Refusal] = {}
         self._shares: dict[int, dict[str, int]] = {}
 
-    def first(self, start: int, blocked: int) -> int:
-        """The first unblocked candidate from a place on that suits, or cannot be judged; or -1."""
+    def first(self, start: int, blocked: int, most: int) -> int:
+        """The first unblocked candidate from a place on that suits, or cannot be judged; or -1.
+
+        `NOT_YET` when none was found after judging so many more candidates.
+        """
+        until = self.frontier + most
         while True:
             there = (self.mask | self.faulty) & ~blocked
             there = there >> start << start
@@ -61,6 +68,8 @@ class Options:
                 return (there & -there).bit_length() - 1
             if self.frontier == self._size:
                 return -1
+            if self.frontier == until:
+                return NOT_YET
             self._judge_next()
 
     def share(self, candidate: int) -> dict[str, int]:
@@ -71,6 +80,13 @@ class Options:
             assert not isinstance(taken, Refusal)
             found = self._shares[candidate] = taken
         return found
+
+    def judge_some(self, count: int) -> bool:
+        """Judge so many more candidates at most; whether all of them are judged now."""
+        until = min(self.frontier + count, self._size)
+        while self.frontier < until:
+            self._judge_next()
+        return self.frontier == self._size
 
     def complete(self) -> int:
         """The mask of all candidates that suit, all of them judged."""

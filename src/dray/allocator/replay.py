@@ -13,9 +13,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dray.allocator.beats import Pick, Point
+from dray.allocator.frames import Frame
 from dray.allocator.options import options_of
 from dray.allocator.reasons import Reason, Refusal
-from dray.allocator.search import Frame, _Walk
+from dray.allocator.search import _Walk
 from dray.allocator.stock import Shape
 from dray.allocator.wants import Ask
 

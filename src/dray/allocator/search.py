@@ -1,26 +1,39 @@
 """The search: one loop, one stack, one trail.
 
-Theory of operation: depth first over choices, alternatives and devices, in order; the first full
-solution is the answer. A *frame* is a point of the walk with its options and the place it has come to.
-Taking a candidate writes facts on the board; leaving a frame rewinds them. After the first step back
-foresight comes in: it knows which branches are hopeless, which candidates are interchangeable, and
-which places were seen to fail. It changes how long the walk takes, never where it ends.
+Theory of operation: depth first over choices, alternatives and devices, in order; the first full solution is
+the answer. A *frame* is a point of the walk with its options and the place it has come to. Taking a candidate
+writes facts on the board; leaving a frame rewinds them. A walk that goes astray (`PLAIN_WORK`) asks for help
+before it goes on (see pruning): whether the rest can be completed at a point at all, and which devices are
+interchangeable with one that failed. A completion that was found is a *witness*: as long as the walk agrees
+with it nothing needs to be asked again. Pruning changes how long the walk takes, never where it ends.
 
-The walk is told as beats, and only as beats: nothing here logs, counts for others or calls back.
+The walk is told as beats, and only as beats: nothing here logs, counts for others or calls back. A beat comes
+at least every few milliseconds of work, so that whoever drives the search can stop it in time.
 
-Rules for this file: no gates, no names of devices, no text. A candidate is a number.
+Rules for this file: no gates, no names of devices, no text, no clock. A candidate is a number.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Generator, Iterator
 
-from dray.allocator.beats import Beat, DeadEnd, Exhausted, Faulted, GaveUp, Pick, Point, Solved, Took
+from dray.allocator.beats import (
+    Beat,
+    DeadEnd,
+    Exhausted,
+    Faulted,
+    GaveUp,
+    Pick,
+    Point,
+    Progress,
+    Solved,
+    Took,
+)
 from dray.allocator.board import USED, Board
 from dray.allocator.checks import capacity, constraints, counters
-from dray.allocator.foresight import Foresight
-from dray.allocator.options import Options, options_of
+from dray.allocator.frames import NO_DEVICE_NEEDED, NOTHING, Frame
+from dray.allocator.options import NOT_YET, Options, options_of
+from dray.allocator.pruning import Completion, Pruning, Witness
 from dray.allocator.reasons import Reason, Refusal, Short
 from dray.allocator.stock import Shape
 from dray.allocator.wants import MAX_RESULTS, Ask, Choice, Want
@@ -28,88 +41,50 @@ from dray.allocator.wants import MAX_RESULTS, Ask, Choice, Want
 BUDGET = 100_000
 """Steps a search may take before it gives up."""
 
+PLAIN_WORK = 48
+"""Steps and refused candidates since the first dead end after which a walk asks for help; most end before."""
 
-class Frame:
-    """A point of the walk: what is tried there, how far, and what came of it."""
+PATIENCE = 2_000
+"""States that one question may look at; a walk that gets no answer goes on without it."""
 
-    __slots__ = (
-        "allowed",
-        "alternative",
-        "before",
-        "choice",
-        "count",
-        "cursor",
-        "hopeless",
-        "lacking",
-        "mark",
-        "nth",
-        "options",
-        "refused",
-        "taken",
-        "want",
-    )
-
-    def __init__(self, choice: Choice, alternative: int, options: Options, mark: int, before: int) -> None:
-        want = choice.wants[alternative]
-        self.choice = choice
-        self.alternative = alternative
-        self.want: Want = want
-        self.options = options
-        self.mark = mark
-        self.before = before
-        self.count = options.suiting.bit_count() if want.wants_all else want.count
-        self.nth = self.cursor = 0
-        self.allowed = -1
-        self.hopeless = False
-        self.taken = NOTHING
-        self.lacking: Refusal | None = None
-        self.refused: list[tuple[int, Refusal]] = []
-
-    def following(self, mark: int) -> Frame:
-        """The frame for the next device of the same want."""
-        frame = Frame(self.choice, self.alternative, self.options, mark, self.before + 1)
-        frame.nth = self.nth + 1
-        frame.cursor = self.cursor
-        return frame
-
-    @property
-    def point(self) -> Point:
-        return Point(self.choice, self.want, self.nth)
+PORTION = 24
+"""States looked at, or devices evaluated, between two beats."""
 
 
-NOTHING = -1
-NO_DEVICE_NEEDED = -2
-
-
-def search(ask: Ask, shape: Shape, budget: int = BUDGET, *, foresight: bool = True) -> Iterator[Beat]:
+def search(ask: Ask, shape: Shape, budget: int = BUDGET, *, prune: bool = True) -> Iterator[Beat]:
     """Walk; yields what happens and ends with exactly one ending."""
-    return _Walk(ask, shape, foresight).beats(budget)
+    return _Walk(ask, shape, prune).beats(budget)
 
 
 class _Walk:
     """One search while it lasts."""
 
-    def __init__(self, ask: Ask, shape: Shape, foresight: bool) -> None:
+    def __init__(self, ask: Ask, shape: Shape, prune: bool) -> None:
         self._ask = ask
         self._shape = shape
         self._board = Board()
         self._stack: list[Frame] = []
         self._picks: list[Pick] = []
-        self._may_look_ahead = foresight
-        self._foresight: Foresight | None = None
-        self._dead: set[Any] = set()
+        self._may_prune = prune
+        self._pruning: Pruning | None = None
+        self._steps = self._wasted = 0
+        self._first_dead_end = -1
 
     def beats(self, budget: int) -> Iterator[Beat]:
         frame = self._enter(0, 0)
-        steps = 0
         while frame is not None:
-            steps += 1
-            if steps > budget:
-                yield GaveUp(steps)
+            self._steps += 1
+            if self._steps > budget:
+                yield GaveUp(self._steps)
                 return
-            candidate = self._next(frame)
+            if not frame.sized:
+                yield from self._size(frame)
+            if self._pruning is not None and not frame.settled:
+                yield from self._look_ahead(frame)
+            while (candidate := self._next(frame)) == NOT_YET:
+                yield Progress(self._steps)
             if candidate >= 0 and frame.options.faulty >> candidate & 1:
-                yield Faulted(frame.point, candidate, frame.options.refusals[candidate], steps)
+                yield Faulted(frame.point, candidate, frame.options.refusals[candidate], self._steps)
                 return
             if candidate != NOTHING:
                 if candidate >= 0:
@@ -117,11 +92,16 @@ class _Walk:
                 frame = self._onward(frame, candidate)
                 continue
             yield DeadEnd(frame.point, tuple(frame.refused), frame.lacking)
+            if self._may_prune and self._is_astray(frame) and (yield from self._begin_pruning()):
+                self._board.rewind(0)
+                self._picks.clear()
+                yield Exhausted(self._steps)
+                return
             frame = self._back(frame)
             if frame is None:
-                yield Exhausted(steps)
+                yield Exhausted(self._steps)
                 return
-        yield Solved(tuple(self._picks), steps)
+        yield Solved(tuple(self._picks), self._steps)
 
     # --- moving ---
 
@@ -136,15 +116,20 @@ class _Walk:
 
     def _open(self, choice: Choice, alternative: int, mark: int, before: int) -> Frame:
         want = choice.wants[alternative]
-        options = options_of(self._shape, want)
+        frame = Frame(choice, alternative, options_of(self._shape, want), mark, before)
         if want.wants_all:
-            options.complete()
-        frame = Frame(choice, alternative, options, mark, before)
-        if want.wants_all or before + frame.count > MAX_RESULTS:
+            frame.sized = False
+        elif before + frame.count > MAX_RESULTS:
             frame.lacking = self._structural(frame)
-        if frame.lacking is None and self._foresight is not None:
-            self._look_ahead(frame)
         return frame
+
+    def _size(self, frame: Frame) -> Iterator[Beat]:
+        """Find out how many devices a frame for all of them needs."""
+        while not frame.options.judge_some(PORTION):
+            yield Progress(self._steps)
+        frame.count = frame.options.suiting.bit_count()
+        frame.lacking = self._structural(frame)
+        frame.sized = True
 
     def _structural(self, frame: Frame) -> Refusal | None:
         """What keeps an alternative from being tried at all."""
@@ -163,20 +148,13 @@ class _Walk:
         self._stack.append(frame)
         if frame.nth + 1 >= frame.count:
             return self._enter(frame.choice.index + 1, frame.before + (candidate >= 0))
-        following = frame.following(self._board.mark())
-        if self._foresight is not None:
-            self._look_ahead(following)
-        return following
+        return frame.following(self._board.mark())
 
     def _back(self, frame: Frame) -> Frame | None:
         """The next frame to try after one came to its end; None when everything was tried."""
         while True:
-            # At a place seen to fail the other alternatives fail, too.
-            if frame.nth == 0 and not frame.hopeless:
-                if frame.alternative + 1 < len(frame.choice.wants):
-                    return self._open(frame.choice, frame.alternative + 1, frame.mark, frame.before)
-                if self._foresight is not None:
-                    self._dead.add(self._image(frame))
+            if frame.nth == 0 and frame.alternative + 1 < len(frame.choice.wants):
+                return self._open(frame.choice, frame.alternative + 1, frame.mark, frame.before)
             if not self._stack:
                 return None
             frame = self._stack.pop()
@@ -189,41 +167,95 @@ class _Walk:
             self._learn(frame)
             return frame
 
-    # --- looking ahead ---
+    # --- pruning ---
+
+    def _is_astray(self, frame: Frame) -> bool:
+        """Whether enough was tried in vain to ask for help."""
+        if self._first_dead_end < 0:
+            self._first_dead_end = self._steps
+        self._wasted += 1 + len(frame.refused)
+        return self._wasted + self._steps - self._first_dead_end > PLAIN_WORK
+
+    def _begin_pruning(self) -> Generator[Beat, None, bool]:
+        """Ask for help from now on; the result is whether there is no solution at all."""
+        self._may_prune = False
+        options: dict[Want, Options] = {}
+        for choice in self._ask.choices:
+            for want in choice.wants:
+                options[want] = options_of(self._shape, want)
+                while not options[want].judge_some(PORTION):
+                    yield Progress(self._steps)
+        pruning = Pruning(self._ask, self._shape, options, MAX_RESULTS)
+        if not pruning.usable:
+            return False
+        self._pruning = pruning
+        whole = pruning.whole()
+        return whole is not None and (yield from self._answer(whole)) is False
 
     def _learn(self, frame: Frame) -> None:
-        """Come back to a frame whose candidate failed: what else is worth trying there."""
-        if self._foresight is None and self._may_look_ahead:
-            foresight = Foresight(self._ask, self._shape)
-            self._may_look_ahead = foresight.usable
-            self._foresight = foresight if foresight.usable else None
-        if self._foresight is not None:
-            twins = self._foresight.twins(frame.taken)
-            if frame.want.admin:
-                used = self._board.facts.get(USED, 0)
-                twins &= used if used >> frame.taken & 1 else ~used
-            frame.allowed &= ~twins
-            self._look_ahead(frame)
-
-    def _look_ahead(self, frame: Frame) -> None:
-        assert self._foresight is not None
-        fresh = frame.nth == 0 and frame.alternative == 0
-        if fresh and self._dead and self._image(frame) in self._dead:
-            frame.hopeless = True
+        """Come back to a frame whose candidate failed: what else is not worth trying there."""
+        frame.settled = False
+        if self._pruning is None:
             return
-        allowed, frame.lacking = self._foresight.look(self._board, frame.point, frame.cursor, frame.before)
-        frame.allowed &= allowed
+        failed = self._pruning.equivalents(self._picks, frame.point, frame.start, frame.taken)
+        frame.allowed &= ~failed
+        witness = frame.witness
+        if witness is not None:
+            if witness.devices.get(frame.choice.index, 0) & failed:
+                frame.witness = None
+            else:
+                frame.settled = True
 
-    def _image(self, frame: Frame) -> Any:
-        """What the rest of the walk depends on at the start of a choice."""
-        assert self._foresight is not None
-        return self._foresight.image(frame.choice, self._board), frame.before
+    def _look_ahead(self, frame: Frame) -> Iterator[Beat]:
+        """Ask whether a frame is worth trying at all."""
+        assert self._pruning is not None
+        frame.settled = True
+        if frame.lacking is not None or self._ends_the_search(frame):
+            return
+        frame.witness = self._inherited(frame)
+        if frame.witness is not None:
+            return
+        question = self._pruning.question(self._picks, frame.point, frame.cursor, frame.allowed)
+        if (yield from self._answer(question)) is False:
+            frame.lacking = question.lacking
+        frame.witness = question.witness
+
+    def _ends_the_search(self, frame: Frame) -> bool:
+        """Whether a frame has a device that cannot be judged: the walk never steps back from it."""
+        return bool(frame.options.faulty & ~self._blocked(frame) >> frame.cursor << frame.cursor)
+
+    def _inherited(self, frame: Frame) -> Witness | None:
+        """The witness of the frame before, when the walk has agreed with it so far."""
+        assert self._pruning is not None
+        witness = self._stack[-1].witness if self._stack else None
+        if witness is None:
+            return None
+        index = frame.choice.index
+        agreed = witness.demands.get(index) is self._pruning.demand(frame.point)
+        before = self._stack[-1]
+        if not agreed or (
+            before.taken >= 0 and not witness.devices.get(before.choice.index, 0) >> before.taken & 1
+        ):
+            return None
+        left = witness.devices[index] >> frame.cursor << frame.cursor & frame.allowed
+        return witness if left.bit_count() >= frame.count - frame.nth else None
+
+    def _answer(self, question: Completion) -> Generator[Beat, None, bool | None]:
+        """The answer to a question, with beats in between."""
+        while question.nodes < PATIENCE:
+            before = question.nodes
+            answer = question.run(PORTION)
+            self._steps += question.nodes - before
+            if answer is not None:
+                return answer
+            yield Progress(self._steps)
+        return None
 
     # --- one candidate ---
 
     def _next(self, frame: Frame) -> int:
         """The next candidate that every check lets pass."""
-        if frame.lacking is not None or frame.hopeless:
+        if frame.lacking is not None:
             return NOTHING
         options = frame.options
         if frame.want.wants_all:
@@ -232,7 +264,7 @@ class _Walk:
             return NO_DEVICE_NEEDED if frame.taken == NOTHING else NOTHING
         blocked = self._blocked(frame) | ~frame.allowed
         while True:
-            candidate = options.first(frame.cursor, blocked)
+            candidate = options.first(frame.cursor, blocked, PORTION)
             if candidate < 0 or options.faulty >> candidate & 1:
                 return candidate
             frame.cursor = candidate + 1

@@ -54,7 +54,7 @@ class Tale(msgspec.Struct, frozen=True, eq=False):
 def tell(ask: Ask, shape: Shape, budget: int, patience: int = PATIENCE) -> Tale:
     """The story of an ask on a shape, as much of it as patience allows."""
     if patience:
-        tale = listen(search(ask, shape, min(patience, budget), foresight=False))
+        tale = listen(search(ask, shape, min(patience, budget), prune=False))
         if not isinstance(tale.ending, GaveUp):
             return tale
         answer = listen(search(ask, shape, budget))

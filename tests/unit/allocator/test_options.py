@@ -7,7 +7,7 @@ import pytest
 from dray.allocator import options
 from dray.allocator.allocate import Allocated, allocate
 from dray.allocator.beats import Solved
-from dray.allocator.options import options_of
+from dray.allocator.options import NOT_YET, options_of
 from dray.allocator.reasons import Reason
 from dray.allocator.stock import Stock
 from dray.allocator.usage import Usage
@@ -93,10 +93,16 @@ def test_the_first_candidate_does_not_depend_on_what_was_judged_before(shape, ju
     options = options_of(shape, want("attr:numa=1"))
     for _ in range(judged_before):
         options._judge_next()
-    assert options.first(0, 0) == 0
-    assert options.first(1, 0) == 3
-    assert options.first(0, 0b0001) == 3
-    assert options.first(0, 0b1001) == -1
+    assert options.first(0, 0, 99) == 0
+    assert options.first(1, 0, 99) == 3
+    assert options.first(0, 0b0001, 99) == 3
+    assert options.first(0, 0b1001, 99) == -1
+
+
+def test_a_search_for_the_first_candidate_can_be_interrupted(shape):
+    options = options_of(shape, want("attr:numa=1"))
+    assert options.first(1, 0, 2) == NOT_YET
+    assert options.first(1, 0, 2) == 3
 
 
 def test_wants_that_ask_the_same_share_their_options(shape):

@@ -41,7 +41,7 @@ def parts(problem):
 def plain(problem):
     """A search without pruning: it takes long where the usual one does not."""
     ask, shape = parts(problem)
-    return RunningSearch(ask, shape, iter(search(ask, shape, 10**9, foresight=False)))
+    return RunningSearch(ask, shape, iter(search(ask, shape, 10**9, prune=False)))
 
 
 def test_slices_find_what_one_run_finds():

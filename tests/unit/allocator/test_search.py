@@ -70,7 +70,7 @@ def test_combinations_are_tried_not_permutations():
     """Three of four devices that never suit the rest: each set of them is looked at once."""
     slices = published(*[device(f"d{i}", numa=i) for i in range(4)])
     bench = Bench(world(slices, claim(request("r0", 3), request("r1", 2))))
-    beats = bench.beats(foresight=False)
+    beats = bench.beats(prune=False)
     last = [beat.pick for beat in beats if isinstance(beat, Took) and beat.pick.point.nth == 2]
     assert len(last) == 4
     assert isinstance(beats[-1], Exhausted)

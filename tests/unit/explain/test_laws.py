@@ -128,7 +128,7 @@ def test_a_place_stood_at_again_refuses_what_the_search_refused_there(cluster, a
     for node in cluster.nodes:
         shape = stock.seen_from(node).shape
         picks: list[Pick] = []
-        for beat in search(ask, shape, 200, foresight=False):
+        for beat in search(ask, shape, 200, prune=False):
             if not isinstance(beat, Took | DeadEnd):
                 continue
             point = beat.pick.point if isinstance(beat, Took) else beat.point

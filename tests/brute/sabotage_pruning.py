@@ -1,0 +1,174 @@
+"""Builds of the allocator whose pruning is broken on purpose, one plausible mistake each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+from unittest.mock import patch
+
+from dray.allocator.pruning import bounds, completion, model, symmetry
+from tests.brute.sabotage import mistake
+
+
+def _blank(owner: Any, method: str, field: str, blank: Callable[[Any], Any]) -> Any:
+    """A method that sees a blank field of its model."""
+    real = getattr(owner, method)
+
+    def run(self: Any, *given: Any) -> Any:
+        kept = getattr(self._model, field)
+        setattr(self._model, field, blank(kept))
+        try:
+            return real(self, *given)
+        finally:
+            setattr(self._model, field, kept)
+
+    return patch.object(owner, method, run)
+
+
+@mistake
+def twins_may_differ_in_attributes() -> Any:
+    return _blank(symmetry.Symmetry, "_find_twins", "values", lambda values: [])
+
+
+@mistake
+def twins_may_differ_in_counters() -> Any:
+    return _blank(symmetry.Symmetry, "_find_twins", "draws", lambda draws: [()] * len(draws))
+
+
+@mistake
+def twins_may_suit_other_wants() -> Any:
+    def equivalents(self: Any, state: Any, masks: Any, device: int) -> int:
+        return int(real(self, state, [], device))
+
+    real = symmetry.Symmetry.equivalents
+    return _all_of(
+        patch.object(symmetry.Symmetry, "_membership", lambda self, device: 0),
+        patch.object(symmetry.Symmetry, "equivalents", equivalents),
+    )
+
+
+@mistake
+def components_are_alike_whatever_is_left_of_them() -> Any:
+    return patch.object(symmetry.Component, "state", lambda self, state, masks: None)
+
+
+@mistake
+def components_may_differ_in_what_they_draw() -> Any:
+    return _blank(symmetry.Symmetry, "_signature", "draws", lambda draws: [()] * len(draws))
+
+
+@mistake
+def as_many_as_there_are_is_one_too_many() -> Any:
+    def has_assignment(wanted: Any) -> bool:
+        union = 0
+        for mask in wanted:
+            union |= mask
+        return bool(sum(wanted.values()) < union.bit_count())
+
+    return patch.object(bounds, "has_assignment", has_assignment)
+
+
+@mistake
+def shared_devices_serve_one_want_each() -> Any:
+    return _blank(bounds.Bounds, "_exclusive", "shareable", lambda mask: 0)
+
+
+@mistake
+def shares_draw_counters_each_time() -> Any:
+    return _blank(bounds.Bounds, "_counters", "shareable", lambda mask: 0)
+
+
+@mistake
+def a_value_needs_a_device_to_spare() -> Any:
+    real = bounds.Bounds._common_values
+
+    def common(self: Any, index: int, pin: int, covered: Any) -> int:
+        viable = real(self, index, pin, covered)
+        return viable & (viable - 1) or viable if len(covered) == 1 else viable & (viable - 1)
+
+    return patch.object(bounds.Bounds, "_common_values", common)
+
+
+@mistake
+def shares_leave_a_rest_that_nobody_can_use() -> Any:
+    real = bounds._fill
+    return patch.object(bounds, "_fill", lambda rest, unit, sizes: max(real(rest, unit, sizes) - unit, 0))
+
+
+@mistake
+def values_that_must_differ_are_counted_once_too_often() -> Any:
+    real = bounds.Bounds._distinct
+
+    def distinct(self: Any, index: int, covered: Any) -> Any:
+        return real(self, index, [*covered, covered[-1]])
+
+    return patch.object(bounds.Bounds, "_distinct", distinct)
+
+
+@mistake
+def failed_states_are_the_same_whatever_was_used_up() -> Any:
+    real = completion.Completion._key
+
+    def key(self: Any, state: Any, opens: Any) -> Any:
+        masks, _rest, pins, drawn = real(self, state, opens)
+        return (masks, pins, drawn)
+
+    return patch.object(completion.Completion, "_key", key)
+
+
+@mistake
+def failed_states_are_the_same_whatever_was_taken() -> Any:
+    real = completion.Completion._key
+
+    def key(self: Any, state: Any, opens: Any) -> Any:
+        masks, *others = real(self, state, opens)
+        return (len(masks), *others)
+
+    return patch.object(completion.Completion, "_key", key)
+
+
+@mistake
+def only_the_first_common_value_is_tried() -> Any:
+    real = completion.Completion._branch_on_value
+
+    def branch(self: Any, *given: Any) -> bool:
+        before = len(self._stack)
+        found = real(self, *given)
+        if found:
+            del self._stack[before:-1]
+        return found
+
+    return patch.object(completion.Completion, "_branch_on_value", branch)
+
+
+@mistake
+def requests_behind_a_device_that_cannot_be_judged_count() -> Any:
+    real = model.Model.__init__
+
+    def start(self: Any, *given: Any) -> None:
+        real(self, *given)
+        self.faulty = [False] * len(self.faulty)
+
+    return patch.object(model.Model, "__init__", start)
+
+
+@mistake
+def what_asks_for_fewer_devices_is_dropped() -> Any:
+    def undominated(alternatives: Any) -> Any:
+        return tuple(demand for demand in alternatives if demand.possible)[:1]
+
+    return patch.object(model, "_undominated", undominated)
+
+
+def _all_of(*patches: Any) -> Any:
+    """Several patches that make one mistake."""
+
+    @contextmanager
+    def patched() -> Iterator[None]:
+        with ExitStack() as entered:
+            for one in patches:
+                entered.enter_context(one)
+            yield
+
+    return patched()
