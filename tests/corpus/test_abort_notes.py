@@ -17,8 +17,8 @@ from dray.allocator.usage import Usage
 from dray.allocator.wants import ask_of
 from dray.errors import AllocationFault
 from dray.explain import Abort, find_abort
-from dray.sim.vectors import Kind, Vector, read_vector
-from dray.sim.verdicts import NOT_BUILT_FIELDS
+from dray.sim.answers import Kind
+from dray.sim.vectors import Vector, read_vector
 from tests.outside import NO_CORPUS, corpus_dir
 
 NOTED = ("constraint would not be satisfied", "asks for all devices, but", "CEL", "cannot be represented")
@@ -63,7 +63,7 @@ def test_notes_say_what_kubernetes_does(request: pytest.FixtureRequest) -> None:
             false += [vector.name] if abort is not None else []
         elif recorded.kind is Kind.FAULT and any(part in recorded.text for part in NOTED):
             noted += abort is not None
-            if isinstance(ending, Solved) and abort is None and not vector.unknown & NOT_BUILT_FIELDS.keys():
+            if isinstance(ending, Solved) and abort is None and not vector.extras.needs_unbuilt:
                 missing.append(vector.name)
     assert (false, missing) == ([], [])
     assert noted > 50

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import click
@@ -19,11 +19,13 @@ from dray.cli.progress import progress
 from dray.cli.report import clean
 from dray.errors import DecodeError, InputError
 from dray.manifests import Source, as_json, read
+from dray.sim.answers import Answer, list_differences
 from dray.sim.vectors import VectorError, answer, read_vector
-from dray.sim.verdicts import NONE_KNOWN, Known, Standing, Verdict
+from dray.sim.verdicts import NONE_KNOWN, Known, Standing, Verdict, judge_answer
 
 _SUFFIXES = (".json", ".jsonl")
-_ALWAYS = (Standing.PASSED, Standing.FAILED)
+_RULES = ""
+"""What `--known` is without a file: the rules alone, which always count."""
 
 
 @click.group("vectors")
@@ -32,24 +34,35 @@ def command() -> None:
 
 
 @command.command("run")
-@click.argument("paths", nargs=-1, required=True, metavar="FILE|FOLDER...")
-@click.option("--known", metavar="FILE", help="A list of differences that are meant to be, with reasons.")
-@click.option("-v", "--verbose", is_flag=True, help="Show both answers wherever they differ.")
+@click.argument("paths", nargs=-1, metavar="FILE|FOLDER...")
+@click.option(
+    "--known",
+    metavar="[FILE]",
+    is_flag=False,
+    flag_value=_RULES,
+    help="A list of further differences that are meant to be, with reasons. Decisions count without one.",
+)
+@click.option("-v", "--verbose", is_flag=True, help="Show both answers wherever they differ, and where.")
 @output_option
 def run_vectors(paths: tuple[str, ...], known: str | None, verbose: bool, output: str) -> int:
     """Run vectors: files with one question each (.json) or one on each line (.jsonl), or folders of them.
 
-    A vector passes when the devices, shares, amounts, configuration and node selector are those on record.
-    Exit code 0 when none fails, 1 when one does, 2 when a file is no vector.
+    Answers are equal when the devices, shares, amounts, configuration and node selector are those on record.
+    A difference is decided when a plain model of Kubernetes gives the answer on record and, with our
+    decisions, also ours. It is not built when the vector needs a feature that dray does not have. Everything
+    else is wrong, and so is an answer that breaks a rule. Exit code 0 when none is wrong, 1 when one is, 2
+    when a file is no vector.
     """
-    differences = _known(known) if known is not None else NONE_KNOWN
+    paths, listed = _paths(paths, known)
+    if not paths:
+        raise click.UsageError("missing argument: name files or folders of vectors")
     judge = Admission.switched({}).judge()
     documents = list(_documents(paths))
     verdicts: list[Verdict] = []
     with progress(documents, "vectors") as each:
         for document in each:
             vector = read_vector(document)
-            verdicts.append(differences.judged(vector, answer(vector, judge)))
+            verdicts.append(listed.apply(judge_answer(vector, answer(vector, judge), judge)))
     if output == "json":
         click.echo(as_json([_document(verdicts)]), nl=False)
     else:
@@ -57,9 +70,17 @@ def run_vectors(paths: tuple[str, ...], known: str | None, verbose: bool, output
     return YES if all(verdict.good for verdict in verdicts) else NO
 
 
-def _known(path: str) -> Known:
-    source = Source.decode(path, files.contents(files.Target(path, path)))
-    return Known.read(next(iter(read(source))).value)
+def _paths(paths: tuple[str, ...], known: str | None) -> tuple[tuple[str, ...], Known]:
+    """The vectors and the list; `--known` takes the word behind it, which may be a vector and no list."""
+    if not known:
+        return paths, NONE_KNOWN
+    if os.path.isdir(known) or known.endswith(".jsonl"):
+        return (*paths, known), NONE_KNOWN
+    source = Source.decode(known, files.contents(files.Target(known, known)))
+    document = next((item.value for item in read(source)), None)
+    if isinstance(document, Mapping) and "claimsToAllocate" in document:
+        return (*paths, known), NONE_KNOWN
+    return paths, Known.read(document)
 
 
 def _documents(paths: Sequence[str]) -> Iterator[Any]:
@@ -93,39 +114,57 @@ def _read(path: str) -> Iterator[Any]:
                 raise VectorError(f"{path}:{number}: {broken}") from None
 
 
+# --- for people ---
+
+
 def _lines(verdicts: Sequence[Verdict], verbose: bool) -> Iterator[str]:
     for verdict in verdicts:
-        if verdict.good and not (verbose and verdict.standing is not Standing.PASSED):
+        if verdict.standing is Standing.EQUAL or (verdict.good and not verbose):
             continue
-        yield clean(f"{verdict.standing.value}: {verdict.vector.name}")
-        if verbose or not verdict.good:
-            yield clean(f"  on record  {verdict.vector.recorded.words}")
-            yield clean(f"  ours       {verdict.ours.words}")
+        by = f" by {', '.join(verdict.departures)}" if verdict.departures else ""
+        yield clean(f"{verdict.standing.value}: {verdict.vector.name}{by}")
+        yield from _shown("on record", verdict.vector.recorded)
+        yield from _shown("ours", verdict.ours)
+        parts = list(list_differences(verdict.ours, verdict.vector.recorded))
+        yield from (clean(f"  {'differs' if i == 0 else '':10} {part}") for i, part in enumerate(parts))
         if verdict.because:
-            yield clean(f"  because    {verdict.because}")
+            yield clean(f"  {'because':10} {verdict.because}")
+    yield from _counts(verdicts)
+
+
+def _shown(whose: str, answer: Answer) -> Iterator[str]:
+    for number, line in enumerate(answer.render_lines()):
+        yield clean(f"  {whose if number == 0 else '':10} {line}")
+
+
+def _counts(verdicts: Sequence[Verdict]) -> Iterator[str]:
+    """The numbers in a line, and how many differences each departure takes part in."""
     counts = Counter(verdict.standing for verdict in verdicts)
-    yield ", ".join(
-        f"{counts[standing]} {standing.value}"
-        for standing in _order()
-        if counts[standing] or standing in _ALWAYS
-    )
+    yield " · ".join(f"{counts[standing]} {standing.value}" for standing in Standing)
+    for departure, times in sorted(_departures(verdicts).items()):
+        yield clean(f"  {times:5} {departure}")
 
 
-def _order() -> Iterator[Standing]:
-    yield from _ALWAYS
-    yield from (standing for standing in Standing if standing not in _ALWAYS)
+def _departures(verdicts: Sequence[Verdict]) -> Counter[str]:
+    return Counter(departure for verdict in verdicts for departure in verdict.departures)
+
+
+# --- for machines ---
 
 
 def _document(verdicts: Sequence[Verdict]) -> dict[str, Any]:
-    counts = Counter(verdict.standing.name for verdict in verdicts)
+    counts = Counter(verdict.standing for verdict in verdicts)
     return {
-        "summary": {standing.name.lower(): counts[standing.name] for standing in Standing},
+        "summary": {standing.value: counts[standing] for standing in Standing},
+        "departures": dict(sorted(_departures(verdicts).items())),
         "vectors": [
             {
                 "name": verdict.vector.name,
-                "standing": verdict.standing.name.lower(),
-                "recorded": verdict.vector.recorded.words,
-                "ours": verdict.ours.words,
+                "standing": verdict.standing.value,
+                "departures": list(verdict.departures),
+                "recorded": list(verdict.vector.recorded.render_lines()),
+                "ours": list(verdict.ours.render_lines()),
+                "differs": list(list_differences(verdict.ours, verdict.vector.recorded)),
                 "because": verdict.because,
             }
             for verdict in verdicts

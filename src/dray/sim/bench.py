@@ -38,9 +38,10 @@ from dray.api.core import Node
 from dray.api.deviceenv import compile_anew, compile_stored
 from dray.api.resource import ResourceClaim
 from dray.errors import AllocationFault
+from dray.sim.answers import Kind
 from dray.sim.scenarios import Reference, Scenario
-from dray.sim.vectors import Kind, answer
-from dray.sim.verdicts import NONE_KNOWN
+from dray.sim.vectors import answer
+from dray.sim.verdicts import judge_answer
 
 Clock = Callable[[], float]
 
@@ -243,8 +244,9 @@ class Trial:
         """How the search ends on the last node, and whether that is what is expected."""
         scenario = self._scenario
         if scenario.vector is not None:
-            ours = answer(scenario.vector, Selectors(compile_stored))
-            verdict = NONE_KNOWN.judged(scenario.vector, ours)
+            judge = Selectors(compile_stored)
+            ours = answer(scenario.vector, judge)
+            verdict = judge_answer(scenario.vector, ours, judge)
             return Outcome(ours.kind.value, verdict.good, gave_up=ours.kind is Kind.GAVE_UP)
         got = allocate(self._stock, scenario.claims, scenario.nodes[-1], new_share_id=self._new_share_id)
         if isinstance(got.ending, GaveUp):

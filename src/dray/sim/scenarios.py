@@ -20,7 +20,9 @@ from dray.api.codec import decode_document
 from dray.api.core import Node
 from dray.api.resource import DeviceClass, ResourceClaim, ResourceSlice
 from dray.errors import DecodeError, InputError
-from dray.sim.vectors import SWITCHES, Kind, Vector, held_claims, read_vector
+from dray.sim.answers import Kind
+from dray.sim.vectors import SWITCHES, Vector, held_claims, read_vector
+from dray.sim.verdicts import TIMEOUTS
 
 FOUND = "allocated"
 VECTOR = "vector"
@@ -30,8 +32,6 @@ RECORDED_CALIBRATION = 0.2076
 """Seconds the calibration loop took where the times inside vectors were recorded; they do not say it."""
 
 _ANSWERS = (FOUND, "none")
-_UNANSWERED = ("timeout", "context deadline exceeded")
-"""Errors on record that are no answer, so that their time is none either."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,8 @@ def _from_vector(document: Mapping[str, Any], family: str) -> Scenario:
         raise InputError(
             f"vector `{vector.name}`: goMicros: expected a number above 0, got `{document['goMicros']}`"
         )
-    answered = not any(words in recorded.text for words in _UNANSWERED)
+    # An error that is no answer has no time either.
+    answered = not any(words in recorded.text for words in TIMEOUTS)
     return Scenario(
         name=vector.name,
         family=family,

@@ -3,32 +3,28 @@
 Theory of operation: a vector is a JSON object: features, node, classes, slices, claims, what is taken, and
 what an allocator of Kubernetes answered. Three spellings of the record are understood: `runs` (per channel,
 with everything about the run), `upstream` per channel, and `upstream` alone. Objects are taken as they
-are, without defaults. Both answers are brought to one form, in which share ids are only present or absent
-and the order of values in a node selector does not count; then they are equal or not.
+are, without defaults.
 
 Rules for this file: no opinions about differences (see verdicts), no files.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from itertools import count
 from types import MappingProxyType
 from typing import Any
 
-import msgspec
-
 from dray.allocator.admit import Admission
+from dray.allocator.allocate import outcome
 from dray.allocator.assemble import assemble
-from dray.allocator.beats import DeadEnd, Ending, Exhausted, Faulted, Solved, Took
+from dray.allocator.beats import Exhausted, Faulted, Solved
 from dray.allocator.contents import Judge
-from dray.allocator.reasons import Reason, Refusal
-from dray.allocator.search import search
+from dray.allocator.reasons import Reason
 from dray.allocator.stock import Stock, View
 from dray.allocator.usage import Usage
-from dray.allocator.wants import Ask, ask_of
+from dray.allocator.wants import ask_of
 from dray.api.codec import decode_document
 from dray.api.core import Node
 from dray.api.meta import ObjectMeta
@@ -42,7 +38,7 @@ from dray.api.resource import (
     ResourceSlice,
 )
 from dray.errors import AllocationFault, DecodeError, InputError
-from dray.values.nodeselector import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
+from dray.sim.answers import Answer, Kind
 from dray.values.quantity import Quantity
 
 CHANNEL = "experimental"
@@ -61,51 +57,46 @@ SWITCHES: Mapping[str, str] = MappingProxyType(
 )
 """Features as vectors name them, and the gates they are; what is not here is not built."""
 
-_ANY_SHARE = "any"
+_SHARE = "f0000000-0000-4000-8000-{:012x}"
+"""Ids of new shares; those that are held begin otherwise."""
 
 
 class VectorError(InputError):
     """A document that is no vector."""
 
 
-class Kind(StrEnum):
-    """How an attempt ended."""
-
-    ALLOCATED = "allocated"
-    REFUSED = "refused"
-    INVALID_POOLS = "refused: invalid pools"
-    FAULT = "fault"
-    GAVE_UP = "gave up"
-    CRASH = "crash"
-
-
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """What came of a question; `told` are the reasons met on the way and what they were about."""
+class Extras:
+    """What a question says that dray's objects do not hold; slices and devices by their numbers.
 
-    kind: Kind
-    results: tuple[AllocationResult, ...] = ()
-    text: str = ""
-    told: frozenset[tuple[str, str]] = frozenset()
+    `groups` are compatibility groups by counter set, `skipping` slices with `skipNodeOperations` (and
+    `skips_declared` whether the node knows them), `empty_conditions` slices with an empty list of binding
+    conditions, `derived` the names of derived attributes.
+    """
+
+    groups: Mapping[tuple[int, int], Mapping[str, frozenset[str]]]
+    skipping: frozenset[int]
+    skips_declared: bool
+    empty_conditions: frozenset[int]
+    derived: frozenset[str]
 
     @property
-    def words(self) -> str:
-        """The answer in a line: devices by request, or why there are none."""
-        if self.kind is Kind.ALLOCATED:
-            return "; ".join(_shown(result) for result in self.results) or "nothing asked"
-        return f"{self.kind.value}: {self.text}" if self.text else self.kind.value
+    def needs_unbuilt(self) -> bool:
+        """Whether the question uses a feature that dray does not have."""
+        return bool(self.groups or self.skipping or self.derived)
 
-    def equals(self, recorded: Answer) -> bool:
-        """Whether it is the answer on record; the texts of faults are our own."""
-        if self.kind is not recorded.kind or len(self.results) != len(recorded.results):
-            return False
-        pairs = zip(self.results, recorded.results, strict=True)
-        return all(plain(ours) == plain(theirs) for ours, theirs in pairs)
+    def groups_of(self, number: int, device: int) -> Mapping[str, frozenset[str]]:
+        """The compatibility groups of a device."""
+        return self.groups.get((number, device), {})
+
+    def has_groups(self, number: int) -> bool:
+        """Whether a slice has a device with compatibility groups."""
+        return any(slice_number == number for slice_number, _ in self.groups)
 
 
 @dataclass(frozen=True, slots=True)
 class Vector:
-    """One question with the answer on record; `unknown` are fields that dray does not have."""
+    """One question with the answer on record; `features` are those of Kubernetes, `switches` our gates."""
 
     name: str
     switches: Mapping[str, bool]
@@ -115,7 +106,8 @@ class Vector:
     claims: tuple[ResourceClaim, ...]
     held: tuple[ResourceClaim, ...]
     recorded: Answer
-    unknown: frozenset[str] = frozenset()
+    features: Mapping[str, bool]
+    extras: Extras
 
 
 # --- reading ---
@@ -126,28 +118,60 @@ def read_vector(document: Any) -> Vector:
     if not isinstance(document, Mapping) or "claimsToAllocate" not in document:
         raise VectorError("not a vector: expected an object with `claimsToAllocate`, `slices`, `classes`")
     name = str(document.get("name", ""))
-    unknown: set[str] = set()
     try:
+        features = {str(feature): bool(on) for feature, on in document.get("features", {}).items()}
         return Vector(
             name=name,
-            switches={SWITCHES[f]: on for f, on in document.get("features", {}).items() if f in SWITCHES},
+            switches={SWITCHES[feature]: on for feature, on in features.items() if feature in SWITCHES},
             node=decode_document(document.get("effectiveNode") or document.get("node")).object,
-            classes=tuple(_objects(document, "classes", unknown)),
-            slices=tuple(_objects(document, "slices", unknown)),
-            claims=tuple(_objects(document, "claimsToAllocate", unknown)),
+            classes=tuple(_objects(document, "classes")),
+            slices=tuple(_objects(document, "slices")),
+            claims=tuple(_objects(document, "claimsToAllocate")),
             held=held_claims(document),
             recorded=_recorded(document),
-            unknown=frozenset(unknown),
+            features=features,
+            extras=_extras(document),
         )
     except (DecodeError, KeyError, TypeError, AttributeError, ValueError) as wrong:
         raise VectorError(f"vector `{name}` cannot be read: {wrong}") from None
 
 
-def _objects(document: Mapping[str, Any], field: str, unknown: set[str]) -> Iterator[Any]:
+def _objects(document: Mapping[str, Any], field: str) -> Iterator[Any]:
     for item in document.get(field) or ():
-        decoded = decode_document(item)
-        unknown.update(found.name for found in decoded.unknown)
-        yield decoded.object
+        yield decode_document(item).object
+
+
+def _extras(document: Mapping[str, Any]) -> Extras:
+    """What only the document knows."""
+    groups: dict[tuple[int, int], dict[str, frozenset[str]]] = {}
+    skipping, empty = set(), set()
+    for number, item in enumerate(document.get("slices") or ()):
+        if item["spec"].get("skipNodeOperations"):
+            skipping.add(number)
+        for position, device in enumerate(item["spec"].get("devices") or ()):
+            if device.get("bindingConditions") == []:
+                empty.add(number)
+            for drawn in device.get("consumesCounters") or ():
+                if drawn.get("compatibilityGroups"):
+                    sets = groups.setdefault((number, position), {})
+                    sets[drawn["counterSet"]] = frozenset(drawn["compatibilityGroups"])
+    node = document.get("effectiveNode") or document.get("node") or {}
+    declared = (node.get("status") or {}).get("declaredFeatures") or ()
+    return Extras(
+        groups=groups,
+        skipping=frozenset(skipping),
+        skips_declared="DRAOptionalNodeOperations" in declared,
+        empty_conditions=frozenset(empty),
+        derived=frozenset(_derived(document.get("claimsToAllocate") or ())),
+    )
+
+
+def _derived(claims: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    for claim in claims:
+        for request in claim["spec"].get("devices", {}).get("requests") or ():
+            for said in (request.get("exactly") or {}, *(request.get("firstAvailable") or ())):
+                for attribute in said.get("derivedAttributes") or ():
+                    yield str(attribute["name"])
 
 
 def held_claims(document: Mapping[str, Any]) -> tuple[ResourceClaim, ...]:
@@ -207,19 +231,24 @@ def _recorded(document: Mapping[str, Any]) -> Answer:
 
 
 def _error(text: str, on_node: bool) -> Answer:
+    if text.lower().startswith("panic"):
+        return Answer(Kind.CRASH, text=text)
     return Answer(Kind.INVALID_POOLS if on_node else Kind.FAULT, text=text)
 
 
 def _allocated(results: Any) -> Answer:
     read = []
+    unknown: set[str] = set()
     for result in results:
         claim = {
             "apiVersion": "resource.k8s.io/v1",
             "kind": "ResourceClaim",
             "status": {"allocation": result},
         }
-        read.append(decode_document(claim).object.status.allocation)
-    return Answer(Kind.ALLOCATED, tuple(read))
+        decoded = decode_document(claim)
+        unknown.update(field.name for field in decoded.unknown)
+        read.append(decoded.object.status.allocation)
+    return Answer(Kind.ALLOCATED, tuple(read), unknown=frozenset(unknown))
 
 
 # --- answering ---
@@ -234,91 +263,22 @@ def answer(vector: Vector, judge: Judge) -> Answer:
     except AllocationFault as fault:
         return Answer(Kind.FAULT, text=str(fault))
     view = stock.seen_from(vector.node)
-    told = set(_flaws(view))
-    ending: Ending | None = None
-    for beat in search(ask, view.shape):
-        if isinstance(beat, Took | DeadEnd):
-            told.update(_told(view, beat))
-        else:
-            ending = beat
-    assert ending is not None
-    return _ended(ask, view, ending, frozenset(told))
-
-
-def _ended(ask: Ask, view: View, ending: Ending, told: frozenset[tuple[str, str]]) -> Answer:
+    ending = outcome(ask, view.shape)
     match ending:
         case Solved(picks=picks):
             numbers = count()
-            results = assemble(
-                ask, view, picks, new_share_id=lambda: f"00000000-0000-4000-8000-{next(numbers):012x}"
-            )
-            return Answer(Kind.ALLOCATED, results, "", told)
+            results = assemble(ask, view, picks, new_share_id=lambda: _SHARE.format(next(numbers)))
+            return Answer(Kind.ALLOCATED, results)
         case Faulted(candidate=candidate, refusal=refusal):
-            return Answer(Kind.FAULT, (), f"{refusal.reason} on {_device(view, candidate)}", told)
+            device = _device(view, candidate)
+            return Answer(Kind.FAULT, text=f"{refusal.reason} on {device}", about=device)
         case Exhausted():
-            invalid = any(reason == Reason.POOL_INVALID for reason, _ in told)
-            return Answer(Kind.INVALID_POOLS if invalid else Kind.REFUSED, (), "", told)
+            flaws = [shelf.flaw.reason for shelf in view.shelves if shelf.flaw is not None]
+            return Answer(Kind.INVALID_POOLS if Reason.POOL_INVALID in flaws else Kind.REFUSED)
         case _:
-            return Answer(Kind.GAVE_UP, (), "", told)
-
-
-def _flaws(view: View) -> Iterator[tuple[str, str]]:
-    for shelf in view.shelves:
-        if shelf.flaw is not None:
-            yield shelf.flaw.reason.value, "/".join(shelf.pool)
-
-
-def _told(view: View, beat: Took | DeadEnd) -> Iterator[tuple[str, str]]:
-    met: tuple[tuple[int, Refusal], ...] = beat.passed_over if isinstance(beat, Took) else beat.refused
-    for candidate, refusal in met:
-        yield refusal.reason.value, _device(view, candidate)
-    if isinstance(beat, DeadEnd) and beat.short is not None:
-        yield beat.short.reason.value, ""
+            return Answer(Kind.GAVE_UP)
 
 
 def _device(view: View, candidate: int) -> str:
     shelf, position = view.device(candidate)
     return "/".join((*shelf.pool, shelf.names[position]))
-
-
-# --- one form ---
-
-
-def plain(result: AllocationResult) -> AllocationResult:
-    """An allocation without what may differ: the text of share ids, the order in node selectors."""
-    results = tuple(
-        msgspec.structs.replace(
-            device,
-            share_id=None if device.share_id is None else _ANY_SHARE,
-            admin_access=device.admin_access or None,
-        )
-        for device in result.devices.results
-    )
-    devices = msgspec.structs.replace(result.devices, results=results)
-    selector = None if result.node_selector is None else _sorted(result.node_selector)
-    return msgspec.structs.replace(result, devices=devices, node_selector=selector)
-
-
-def _sorted(selector: NodeSelector) -> NodeSelector:
-    def ordered(items: tuple[NodeSelectorRequirement, ...]) -> tuple[NodeSelectorRequirement, ...]:
-        each = [msgspec.structs.replace(item, values=tuple(sorted(item.values))) for item in items]
-        return tuple(sorted(each, key=lambda item: (item.key, item.operator, item.values)))
-
-    return NodeSelector(
-        node_selector_terms=tuple(
-            NodeSelectorTerm(
-                match_expressions=ordered(term.match_expressions), match_fields=ordered(term.match_fields)
-            )
-            for term in selector.node_selector_terms
-        )
-    )
-
-
-def _shown(result: AllocationResult) -> str:
-    """The devices of a claim in a line, with what shares consume."""
-    shown = []
-    for device in result.devices.results:
-        amounts = ", ".join(f"{name}={amount}" for name, amount in sorted(device.consumed_capacity.items()))
-        text = f"{device.request}={device.driver}/{device.pool}/{device.device}"
-        shown.append(f"{text} ({amounts})" if amounts else text)
-    return " ".join(shown) or "no device"

@@ -1,0 +1,34 @@
+"""The answer of the model to one question."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from dray.allocator.contents import Judge
+from dray.sim.answers import Answer, Kind
+from dray.sim.reference.case import Abort, Case, TooLarge
+from dray.sim.reference.departures import Departure
+from dray.sim.reference.results import build_results
+from dray.sim.reference.search import MOST, PlainSearch
+from dray.sim.vectors import Vector
+
+
+def predict(
+    vector: Vector, judge: Judge, departures: Iterable[Departure] = (), most: int = MOST
+) -> Answer | None:
+    """What Kubernetes answers, or dray where it departs; None when the question is too large for the model.
+
+    The text of a fault is what its message must contain, one word or phrase a line.
+    """
+    case = Case(vector, judge, frozenset(departures))
+    try:
+        search = PlainSearch(case, most)
+        picks = search.run()
+        if picks is not None:
+            return Answer(Kind.ALLOCATED, build_results(case, picks))
+    except (TooLarge, RecursionError):
+        return None
+    except Abort as abort:
+        return Answer(abort.kind, text="\n".join(abort.words), about=abort.about)
+    invalid = any(state == "invalid" for state, _ in search.view.flaws)
+    return Answer(Kind.INVALID_POOLS if invalid else Kind.REFUSED)
