@@ -37,7 +37,7 @@ _CONSTRAINTS = frozenset({Reason.CONSTRAINT, Reason.ATTRIBUTE_MISSING})
 
 
 class Abort(msgspec.Struct, frozen=True):
-    """Why Kubernetes ends an attempt; whether it surely comes to that node."""
+    """Why Kubernetes ends an attempt; whether it surely comes to that node, and surely calls it an error."""
 
     why: str
     certain: bool
@@ -54,44 +54,46 @@ def find_abort(ask: Ask, looked_at: Sequence[tuple[View, Ending]]) -> Abort | No
         if view.shape in shapes:
             continue
         shapes.add(view.shape)
-        why = next(_errors(ask, view, ending, wanting_all if len(shapes) <= MOST_SHAPES else ()), "")
-        if why:
-            return Abort(why, len(looked_at) < FEW_NODES)
+        found = next(_errors(ask, view, ending, wanting_all if len(shapes) <= MOST_SHAPES else ()), None)
+        if found is not None:
+            return found if len(looked_at) < FEW_NODES else Abort(found.why, certain=False)
     return None
 
 
-def _errors(ask: Ask, view: View, ending: Ending, wanting_all: Sequence[Want]) -> Iterator[str]:
+def _errors(ask: Ask, view: View, ending: Ending, wanting_all: Sequence[Want]) -> Iterator[Abort]:
     """What goes wrong on a node, in the order in which Kubernetes would come to it."""
     for want in wanting_all:
         yield from _while_preparing(want, view)
     if isinstance(ending, Faulted):
-        yield _unjudged(ending.point.want, view, ending.candidate, ending.refusal)
+        yield Abort(_unjudged(ending.point.want, view, ending.candidate, ending.refusal), certain=True)
     if any(want.rules for want in wanting_all):
         yield from _while_searching(ask, view)
 
 
-def _while_preparing(want: Want, view: View) -> Iterator[str]:
+def _while_preparing(want: Want, view: View) -> Iterator[Abort]:
     """What is wrong for a request for all devices before the search."""
     node = view.node.metadata.name
     for shelf in view.shelves:
         if shelf.flaw is not None:
             flaw = flaw_text(flaw_of(shelf.pool, shelf.flaw, node), named=True)
-            yield f"request `{want.name}` asks for all devices, and on {node} {flaw}"
+            # Of what makes a pool invalid here (slices that disagree, for one) Kubernetes lets some through.
+            certain = shelf.flaw.reason is Reason.POOL_INCOMPLETE
+            yield Abort(f"request `{want.name}` asks for all devices, and on {node} {flaw}", certain)
     options = options_of(view.shape, want)
     options.complete()
     if options.faulty:
         first = (options.faulty & -options.faulty).bit_length() - 1
-        yield _unjudged(want, view, first, options.refusals[first])
+        yield Abort(_unjudged(want, view, first, options.refusals[first]), certain=True)
 
 
-def _while_searching(ask: Ask, view: View) -> Iterator[str]:
+def _while_searching(ask: Ask, view: View) -> Iterator[Abort]:
     """A device that breaks a constraint where all devices are wanted."""
-    for beat in search(ask, view.shape, PATIENCE, foresight=False):
+    for beat in search(ask, view.shape, PATIENCE, prune=False):
         if isinstance(beat, DeadEnd) and beat.point.want.wants_all:
             for candidate, refusal in beat.refused:
                 if refusal.reason in _CONSTRAINTS:
                     asking = f"request `{beat.point.want.name}` asks for all devices"
-                    yield f"{asking}, and {_device(view, candidate)} breaks a constraint"
+                    yield Abort(f"{asking}, and {_device(view, candidate)} breaks a constraint", certain=True)
 
 
 def _unjudged(want: Want, view: View, candidate: int, refusal: Refusal) -> str:

@@ -131,6 +131,16 @@ def test_of_many_nodes_kubernetes_may_not_come_to_the_one_that_fails(typed: Type
     )
 
 
+def test_what_makes_a_pool_invalid_is_not_always_the_same(typed: Typed, desk: Path) -> None:
+    one = slice_of("node-a", "gpu-0").replace("generation: 1", "generation: 1, priority: 1")
+    two = slice_of("node-a", "gpu-1").replace("name: node-a-gpu", "name: more-gpu")
+    both = (one + two).replace("resourceSliceCount: 1", "resourceSliceCount: 2")
+    (desk / "c.yaml").write_text(NODES + PLAIN + both + slice_of("node-b", "gpu-0") + EVERY)
+    ended = typed("allocate", "-f", "c.yaml")
+    assert "Kubernetes may abort the whole attempt: request `r` asks for all devices" in ended.out
+    assert "its slices disagree on pool.priority: 0 and 1" in ended.out
+
+
 def test_people_are_told_of_some(typed: Typed, desk: Path) -> None:
     devices = [f"gpu-{number}" for number in range(25)]
     cluster = NODES + SIZED + slice_of("node-a", "gpu-0") + slice_of("node-b", *devices, memory="8Gi")
