@@ -30,7 +30,7 @@ from dray.errors import AllocationFault
 from tests.brute.deadends import accounted, truly_dead
 from tests.brute.plain import ClaimFault, DeviceFault, Picks, PlainSearch, TooLarge
 from tests.brute.problem import Problem
-from tests.brute.toyjudge import judged
+from tests.brute.toyjudge import ReadingToyJudge, judged
 
 Answer = tuple[Any, ...]
 """What came out, as a plain value: ("solved", picks), ("none",), ("fault", device) or ("claim fault",)."""
@@ -122,7 +122,7 @@ class Bench:
 
 
 def stock_of(problem: Problem) -> Stock:
-    return Stock(problem.slices, problem.classes, Usage.of(problem.held), judged)
+    return Stock(problem.slices, problem.classes, Usage.of(problem.held), ReadingToyJudge())
 
 
 def results_of(problem: Problem, stock: Stock | None = None) -> Any:

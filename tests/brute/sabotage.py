@@ -95,15 +95,17 @@ def admin_access_minds_everybody() -> Any:
 
 @mistake
 def all_leaves_out_what_is_in_use() -> Any:
-    real = frames.Frame.__init__
+    real = search._Walk._open
 
-    def start(frame: Any, *given: Any) -> None:
-        real(frame, *given)
-        if frame.want.wants_all:
-            frame.options.suiting &= ~frame.options._shape.taken
-            frame.count = frame.options.suiting.bit_count()
+    def enter(walk: Any, choice: Any, alternative: int, *given: Any) -> Any:
+        want = choice.wants[alternative]
+        if want.wants_all:
+            found = options.options_of(walk._shape, want)
+            found.complete()
+            found.suiting &= ~walk._shape.taken
+        return real(walk, choice, alternative, *given)
 
-    return patch.object(frames.Frame, "__init__", start)
+    return patch.object(search._Walk, "_open", enter)
 
 
 @mistake
@@ -243,11 +245,6 @@ def priorities_are_not_looked_at() -> Any:
         return (driver, 0, binding, name)
 
     return patch.object(pools, "_order", order)
-
-
-@mistake
-def devices_that_cannot_be_judged_are_skipped() -> Any:
-    return patch.object(options, "FAULTS", frozenset())
 
 
 @mistake

@@ -9,6 +9,8 @@ attr?:NAME=TEXT               has this value; false when it lacks the attribute
 
 from __future__ import annotations
 
+from dray.allocator.contents import Reading
+from dray.api.deviceenv import DeviceRead
 from dray.api.resource import Device
 
 
@@ -46,3 +48,22 @@ def judged(expression: str, driver: str, device: Device) -> bool | str:
                 return False if word == "attr?" else f"no such key: {name}"
             return text in [str(value) for value in held[1]]
     raise ValueError(f"the toy judge does not know `{expression}`")
+
+
+class ReadingToyJudge(ToyJudge):
+    """The same judge; it also tells what its words read, so that devices are judged in groups."""
+
+    def reading(self, expression: str) -> Reading:
+        def judge(driver: str, device: Device) -> bool | str:
+            return self(expression, driver, device)
+
+        word, _, rest = expression.partition(":")
+        if word == "driver":
+            return Reading((), judge, rest, driver_alone=True)
+        if word in ("shared", "single"):
+            return Reading((DeviceRead("allowMultipleAllocations"),), judge)
+        if word in ("attr", "attr?"):
+            domain, _, id = rest.partition("=")[0].partition("/")
+            # A name without a domain belongs to the driver of the device, and the words do not say which.
+            return Reading((DeviceRead("attributes", domain, id),) if id else None, judge)
+        return Reading((), judge)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+import tests.brute.sabotage_groups
 import tests.brute.sabotage_pruning  # noqa: F401 # adds its mistakes to the table
 from tests.brute.laws import LAWS, Answer, broken_laws, broken_on_large, plain_answer
 from tests.brute.plain import TooLarge

@@ -11,7 +11,7 @@ drivers publish new values, and people write new selectors, for as long as a clu
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 
 import msgspec
@@ -19,6 +19,7 @@ import msgspec
 from dray.allocator.checks.capacity import Amounts, consumption
 from dray.allocator.reasons import Refusal
 from dray.allocator.withheld import WithheldDevice
+from dray.api.deviceenv import DeviceReads, is_plain
 from dray.api.jsontext import write_json
 from dray.api.resource import Device
 from dray.values.bounds import Bound
@@ -29,6 +30,23 @@ Verdict = bool | str
 
 Judge = Callable[[str, str, Device], Verdict]
 """Expression, driver, device: the verdict."""
+
+
+class Reading(NamedTuple):
+    """How an expression is judged on plain devices (see `deviceenv.is_plain`).
+
+    Those of one driver that agree in what it `reads` get the same verdict; None when it may read anything.
+    `driver` is the only driver for whose devices it can be true, and with `driver_alone` it is.
+    """
+
+    reads: DeviceReads | None
+    judge: Callable[[str, Device], Verdict]
+    driver: str | None = None
+    driver_alone: bool = False
+
+
+GroupVerdicts = dict[tuple[str, str, Any], Verdict]
+"""Verdicts by expression, driver and what the expression reads; see `devicelist`, which bounds them."""
 
 _BLOCKING = ("NoSchedule", "NoExecute")
 
@@ -71,6 +89,7 @@ class Content:
         "device",
         "driver",
         "limited",
+        "plain",
         "shareable",
         "taints",
         "totals",
@@ -81,6 +100,7 @@ class Content:
         self.driver = driver
         self.device = device
         self.shareable = bool(device.allow_multiple_allocations)
+        self.plain = is_plain(driver, device)
         self.taints = tuple(taint for taint in device.taints if taint.effect in _BLOCKING)
         self.withheld = device.withheld if isinstance(device, WithheldDevice) else None
         self.counters = _drawn(device) if device.consumes_counters else ()
@@ -145,12 +165,14 @@ def _form(amount: Quantity | None) -> Form:
 
 
 class Contents:
-    """All contents that somebody has, each once."""
+    """All contents that somebody has, each once; their lists, and what was said of groups of them."""
 
-    __slots__ = ("_judge", "_known")
+    __slots__ = ("_known", "judge", "lists", "verdicts")
 
     def __init__(self, judge: Judge) -> None:
-        self._judge = judge
+        self.judge = judge
+        self.lists: WeakValueDictionary[Any, Any] = WeakValueDictionary()
+        self.verdicts: GroupVerdicts = {}
         self._known: WeakValueDictionary[tuple[str, bytes], Content] = WeakValueDictionary()
 
     def __len__(self) -> int:
@@ -161,5 +183,5 @@ class Contents:
         key = (driver, write_json(msgspec.structs.replace(device, name="")))
         found = self._known.get(key)
         if found is None:
-            found = self._known[key] = Content(driver, device, self._judge)
+            found = self._known[key] = Content(driver, device, self.judge)
         return found

@@ -1,24 +1,21 @@
 """Which candidates suit a want, found out as far as anybody asked.
 
 Theory of operation: whether a device suits a want (selectors, amounts it could ever give, taints, node
-selector) depends on both alone, so it is judged once per shape and want and kept as a mask. Judging
-goes only as far as the search looks (`frontier`): an error on a device nobody reaches is nobody's error.
+selector) depends on both alone. It is found out per pool (see devicelist) and put together here as masks over
+the candidates of a shape. An error on a device nobody reaches is nobody's error: `frontier` is how far the
+search looked, and what is known of the devices behind it shows only when the search comes there.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+
 from dray.allocator.checks import taints
+from dray.allocator.devicelist import suitable_lists
 from dray.allocator.reasons import Reason, Refusal
 from dray.allocator.stock import Shape
 from dray.allocator.wants import Want
 from dray.values.bounds import Bound
-
-FAULTS = frozenset({Reason.BROKEN_SELECTOR, Reason.CAPACITY_UNREPRESENTABLE})
-"""Reasons that end a search when it reaches them: the device cannot be judged."""
-
-_MATCHING = frozenset({Reason.TAINTED, Reason.NODE_SELECTOR, Reason.COUNTERS_OFF})
-"""Reasons not to take a device that is what the want asks for: who wants all of them cannot do without it."""
-
 
 NOT_YET = -3
 """Instead of a candidate: not all of them are judged yet."""
@@ -27,11 +24,18 @@ WANTS = Bound("candidates of wants", 128, "a shape")
 
 
 class Options:
-    """The candidates of one want, as masks over the candidates of a shape."""
+    """The candidates of one want, as masks over the candidates of a shape.
+
+    `mask` has those that suit, `suiting` also those that match but may not be taken, `faulty` those that
+    cannot be judged; all three as far as `first` and `complete` had to look.
+    """
 
     # Not the shape itself: what remembers these options would be a cycle, and wait for the garbage collector.
     __slots__ = (
         "_contents",
+        "_judged",
+        "_lists",
+        "_part",
         "_reaches",
         "_shares",
         "_size",
@@ -39,20 +43,21 @@ class Options:
         "faulty",
         "frontier",
         "mask",
-        "refusals",
         "suiting",
     )
 
     def __init__(self, shape: Shape, want: Want) -> None:
         self._contents = shape.contents
         self._reaches = shape.reaches
+        self._lists = suitable_lists(shape.lists, want)
         self._want = want
         self._size = len(shape.contents)
+        self._part = 0
+        self._judged = 0
         self.frontier = 0
         self.mask = 0
         self.suiting = 0
         self.faulty = 0
-        self.refusals: dict[int, Refusal] = {}
         self._shares: dict[int, dict[str, int]] = {}
 
     def first(self, start: int, blocked: int, most: int) -> int:
@@ -60,17 +65,20 @@ class Options:
 
         `NOT_YET` when none was found after judging so many more candidates.
         """
-        until = self.frontier + most
         while True:
             there = (self.mask | self.faulty) & ~blocked
             there = there >> start << start
             if there:
-                return (there & -there).bit_length() - 1
-            if self.frontier == self._size:
+                found = (there & -there).bit_length() - 1
+                if found >= self.frontier:
+                    self.frontier = found + 1
+                return found
+            self.frontier = self._judged
+            if self._judged == self._size:
                 return -1
-            if self.frontier == until:
+            if most <= 0:
                 return NOT_YET
-            self._judge_next()
+            most -= self._judge_more()
 
     def share(self, candidate: int) -> dict[str, int]:
         """What one share of a candidate that suits takes of each capacity."""
@@ -82,34 +90,41 @@ class Options:
         return found
 
     def judge_some(self, count: int) -> bool:
-        """Judge so many more candidates at most; whether all of them are judged now."""
-        until = min(self.frontier + count, self._size)
-        while self.frontier < until:
-            self._judge_next()
-        return self.frontier == self._size
+        """Judge about so many more candidates at most; whether all of them are judged now."""
+        while self._judged < self._size and count > 0:
+            count -= self._judge_more()
+        self.frontier = self._judged
+        return self._judged == self._size
 
     def complete(self) -> int:
         """The mask of all candidates that suit, all of them judged."""
-        while self.frontier < self._size:
-            self._judge_next()
+        self.judge_some(self._size)
         return self.mask
 
-    def _judge_next(self) -> None:
-        candidate = self.frontier
-        self.frontier += 1
-        bit = 1 << candidate
-        refusal = self._refuse(candidate)
-        if refusal is None:
-            self.mask |= bit
-            self.suiting |= bit
-            return
-        self.refusals[candidate] = refusal
-        if refusal.reason in FAULTS:
-            self.faulty |= bit
-        elif refusal.reason in _MATCHING:
-            self.suiting |= bit
+    @property
+    def refusals(self) -> Mapping[int, Refusal]:
+        """Why candidates do not suit, of all the search looked at."""
+        return _Refusals(self)
 
-    def _refuse(self, candidate: int) -> Refusal | None:
+    def _judge_more(self) -> int:
+        """Take what is known of the next pool, or find out more about it; how many devices were judged."""
+        if self._part == len(self._lists):
+            self._judged = self._size
+            return 0
+        offset, devices = self._lists[self._part]
+        known, judged = devices.judged(self._want, max(self._judged - offset, 0))
+        self._judged = offset + known.reach
+        self.mask |= known.mask << offset
+        self.suiting |= known.suiting << offset
+        self.faulty |= known.faulty << offset
+        if known.reach == len(devices.contents):
+            self._part += 1
+        return judged
+
+    def refuse(self, candidate: int) -> Refusal | None:
+        """Why a candidate does not suit."""
+        if self.mask >> candidate & 1:
+            return None
         content, want = self._contents[candidate], self._want
         withheld = content.withheld
         if withheld is Reason.BINDING_CONDITIONS:
@@ -126,7 +141,30 @@ class Options:
             return Refusal(withheld)
         if self._reaches[candidate].is_tangled:
             return Refusal(Reason.NODE_SELECTOR)
-        return taints.refuse(content.taints, want.tolerations) if content.taints else None
+        return taints.refuse(content.taints, want.tolerations)
+
+
+class _Refusals(Mapping[int, Refusal]):
+    """The refusals of some options, each put into words when it is asked for."""
+
+    __slots__ = ("_options",)
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+
+    def __getitem__(self, candidate: int) -> Refusal:
+        options = self._options
+        refusal = options.refuse(candidate) if 0 <= candidate < options.frontier else None
+        if refusal is None:
+            raise KeyError(candidate)
+        return refusal
+
+    def __iter__(self) -> Iterator[int]:
+        options = self._options
+        return (i for i in range(options.frontier) if not options.mask >> i & 1)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
 
 
 def options_of(shape: Shape, want: Want) -> Options:

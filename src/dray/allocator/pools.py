@@ -21,6 +21,7 @@ from weakref import WeakValueDictionary
 import msgspec
 
 from dray.allocator.contents import Content, Contents, nanos_of
+from dray.allocator.devicelist import DeviceList, device_list
 from dray.allocator.reasons import Reason, Refusal
 from dray.allocator.usage import PoolId
 from dray.api.core import Node
@@ -49,10 +50,11 @@ class Reach:
 class Page:
     """A slice, prepared once: contents and reach of its devices."""
 
-    __slots__ = ("_selector", "contents", "slice")
+    __slots__ = ("_selector", "contents", "known", "slice")
 
     def __init__(self, published: ResourceSlice, contents: Contents) -> None:
         self.slice = published
+        self.known = contents
         selector = published.spec.node_selector
         self._selector = None if selector is None else selector.without_repeats()
         driver = published.spec.driver
@@ -115,6 +117,7 @@ class Shelf:
     counters: Mapping[CounterId, int] = field(default_factory=dict)
     consumers: Mapping[str, Drawn] = field(default_factory=dict)
     flaw: Refusal | None = None
+    devices: DeviceList | None = None
 
     @property
     def waits(self) -> bool:
@@ -177,7 +180,17 @@ def _complete(pool: PoolId, relevant: Sequence[Entry], published: Sequence[Page]
     totals = {(group.name, name): nanos_of(c.value) for group in sets for name, c in group.counters.items()}
     tangled = tuple(reach.is_tangled for reach in reaches)
     key = keys.setdefault((contents, tangled, tuple(totals)), Likeness())
-    return Shelf(pool, key, _order(relevant), names, contents, reaches, totals, _consumers(published))
+    return Shelf(
+        pool,
+        key,
+        _order(relevant),
+        names,
+        contents,
+        reaches,
+        totals,
+        _consumers(published),
+        devices=device_list(relevant[0][0].known, contents, tangled),
+    )
 
 
 def _consumers(published: Sequence[Page]) -> dict[str, Drawn]:

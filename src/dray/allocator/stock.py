@@ -21,6 +21,7 @@ from typing import Any
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from dray.allocator.contents import Content, Contents, Judge
+from dray.allocator.devicelist import DeviceList
 from dray.allocator.pools import CounterId, Entry, Likenesses, Page, Shelf, in_order, shelves
 from dray.allocator.usage import UNTOUCHED, PoolId, PoolUsage, Usage
 from dray.api.core import Node
@@ -44,6 +45,7 @@ class Shape:
         "endings",
         "flaws",
         "left",
+        "lists",
         "memo",
         "overdrawn",
         "pool_of",
@@ -55,6 +57,7 @@ class Shape:
 
     def __init__(self, parts: list[tuple[Shelf, _Left]]) -> None:
         self.contents: tuple[Content, ...] = tuple(c for shelf, _ in parts for c in shelf.contents)
+        self.lists = _placed([shelf.devices for shelf, _ in parts])
         self.reaches = tuple(reach for shelf, _ in parts for reach in shelf.reaches)
         self.pool_of: tuple[int, ...] = tuple(i for i, (shelf, _) in enumerate(parts) for _ in shelf.contents)
         self.flaws = tuple((i, shelf.flaw) for i, (shelf, _) in enumerate(parts) if shelf.flaw is not None)
@@ -91,6 +94,17 @@ class Shape:
                     by_value[value] = by_value.get(value, 0) | 1 << i
             found = VALUES.keep(self._values, attribute, (having, by_value))
         return found
+
+
+def _placed(lists: list[DeviceList | None]) -> tuple[tuple[int, DeviceList], ...]:
+    """Lists that have devices, each with the number of its first candidate."""
+    placed: list[tuple[int, DeviceList]] = []
+    offset = 0
+    for devices in lists:
+        if devices is not None and devices.contents:
+            placed.append((offset, devices))
+            offset += len(devices.contents)
+    return tuple(placed)
 
 
 class _Shapes:

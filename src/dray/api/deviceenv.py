@@ -9,18 +9,22 @@ Theory of operation: a name without a domain belongs to the domain of the driver
 holds nothing, and asking it for an attribute is an error (`no such key`), so selectors test with `has` or
 `in` first. A list attribute is a list, whichever way it was written; a version is a semantic version.
 
+A selector tells what it `reads`, where that is a few attributes and capacities written out in it. Its answer
+depends on them alone, and only they are looked up to judge a device.
+
 Gates: an expression that comes in new may use only what is switched on. One that was stored may use
 everything, because it was allowed to when it was written.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from dray.api.resource.device import Device, DeviceAttribute
-from dray.cel import CompileFault, Env, EvalFault, Measured, Program, Stage, Variable
+from dray.cel import CompileFault, Env, EvalFault, Measured, Program, Read, Stage, Variable
 from dray.cel import types as t
 from dray.cel.extents import Extent
 from dray.cel.library import INCLUDES, STANDARD
@@ -63,6 +67,10 @@ class DeviceBinding:
         self._device = device
         self._value: dict[str, Value] | EvalFault | None = None
 
+    def is_of(self, driver: str, device: Device) -> bool:
+        """Whether it is this device, the very object."""
+        return self._device is device and self._driver == driver
+
     @property
     def value(self) -> dict[str, Value] | EvalFault:
         """The value of the variable `device`, or why this device has none."""
@@ -71,19 +79,46 @@ class DeviceBinding:
         return self._value
 
 
+class DeviceRead(NamedTuple):
+    """Something of a device, other than its driver, that a selector looks at.
+
+    `field` is that of the variable. Attributes and capacities have a domain and an id; an empty id asks only
+    whether the domain holds anything.
+    """
+
+    field: str
+    domain: str = ""
+    id: str = ""
+
+
+DeviceReads: TypeAlias = tuple[DeviceRead, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Selector:
-    """A compiled selector."""
+    """A compiled selector.
+
+    `reads` is all that its answer depends on, next to the driver; None when that may be anything. `driver` is
+    the only driver for whose devices it can be true, and `driver_alone` says that it asks nothing else.
+    """
 
     program: Program
+    reads: DeviceReads | None = None
+    driver: str | None = None
+    driver_alone: bool = False
+
+    def matches_plain(self, driver: str, device: Device) -> bool | EvalFault:
+        """Like `matches`, for a plain device (see `is_plain`): only what is read is made a value."""
+        if self.reads is None:
+            return self.matches(DeviceBinding(driver, device))
+        return _answer(self.program.evaluate_one(_read_value(driver, device, self.reads)))
 
     def matches(self, device: DeviceBinding) -> bool | EvalFault:
         """Whether the device is selected, or why that cannot be said."""
         value = device.value
         if type(value) is EvalFault:
             return value
-        result = self.program.evaluate({"device": value})
-        return result if result is True or result is False else _as_bool(result)
+        return _answer(self.program.evaluate_one(value))
 
     def measure(self, device: DeviceBinding) -> Measured:
         """Like `matches`, and what it cost."""
@@ -146,8 +181,38 @@ def _compile(expression: str, sharing: bool, lists: bool) -> Compiled:
         return SelectorFault(f"{_STAGES[program.stage]}: {program}", program)
     if program.type not in (t.BOOL, _attribute_type(lists)):
         return SelectorFault(f"must evaluate to bool or the unknown type, not {program.type}")
-    return Selector(program)
+    return _selector(program)
 
+
+def _selector(program: Program) -> Selector:
+    reads = _device_reads(program.reading.reads("device"))
+    demanded = program.reading.demanded("device")
+    if demanded is None or demanded.words != ("driver",):
+        return Selector(program, reads)
+    return Selector(program, reads, demanded.text, demanded.alone)
+
+
+def _device_reads(reads: Iterable[Read] | None) -> DeviceReads | None:
+    """What a selector reads, in terms of a device; None when it uses a whole map, or odd names."""
+    if reads is None:
+        return None
+    found: set[DeviceRead] = set()
+    for words, presence in reads:
+        field, domain, id = (*words, "", "")[:3]
+        if field == "driver":
+            continue
+        if field not in _MAPS:
+            found.add(DeviceRead(field))
+        elif len(words) > 2 and "/" not in domain and "/" not in id and id:
+            found.add(DeviceRead(field, domain, id))
+        elif len(words) == 2 and presence and "/" not in domain:
+            found.add(DeviceRead(field, domain))
+        elif len(words) != 1 or not presence:
+            return None
+    return tuple(sorted(found))
+
+
+_MAPS: Final = ("attributes", "capacity")
 
 _STAGES: Final = {
     Stage.CHECK: "compilation failed",
@@ -227,6 +292,59 @@ def _built(driver: str, device: Device) -> dict[str, Value] | EvalFault:
     }
 
 
+def is_plain(driver: str, device: Device) -> bool:
+    """Whether the value of a device can be built in full, and no part of it has two names."""
+    own = f"{driver}/"
+    attributes, capacity = device.attributes, device.capacity
+    for name, attribute in attributes.items():
+        if name.startswith(own) and name[len(own) :] in attributes:
+            return False
+        if attribute.string_value is None and attribute.int_value is None and attribute.bool_value is None:
+            try:
+                if _attribute_value(attribute) is None:
+                    return False
+            except VersionError:
+                return False
+    for name, amount in capacity.items():
+        if amount.value is None or (name.startswith(own) and name[len(own) :] in capacity):
+            return False
+    return True
+
+
+def _read_value(driver: str, device: Device, reads: DeviceReads) -> dict[str, Value]:
+    """The value of a plain device, as far as it is read."""
+    attributes = OpenMap()
+    capacity = OpenMap()
+    value: dict[str, Value] = {"driver": driver, "attributes": attributes, "capacity": capacity}
+    for field, domain, id in reads:
+        if field == "allowMultipleAllocations":
+            value[field] = device.allow_multiple_allocations is True
+        elif field in _MAPS:
+            held: Any = device.attributes if field == "attributes" else device.capacity
+            within: OpenMap = value[field]
+            if not id:
+                if has_domain(driver, held, domain):
+                    within.setdefault(domain, {})
+                continue
+            found = read_named(driver, held, domain, id)
+            if found is not None:
+                held_value = _attribute_value(found) if field == "attributes" else found.value
+                within.setdefault(domain, {})[id] = held_value
+    return value
+
+
+def read_named(driver: str, held: Mapping[str, Any], domain: str, id: str) -> Any:
+    """An attribute or capacity by domain and id, as a plain device published it; None when it did not."""
+    found = held.get(f"{domain}/{id}")
+    return held.get(id) if found is None and domain == driver else found
+
+
+def has_domain(driver: str, held: Mapping[str, Any], domain: str) -> bool:
+    """Whether a device published anything in a domain."""
+    own = domain == driver
+    return any(name.startswith(f"{domain}/") or (own and "/" not in name) for name in held)
+
+
 def _put(domains: dict[str, Any], driver: str, name: str, value: Value) -> None:
     domain, slash, id = name.partition("/")
     if not slash:
@@ -264,6 +382,10 @@ _NO_BOOL: Final = {
         for name in ("int", "uint", "double", "bytes")
     },
 }
+
+
+def _answer(result: Value | EvalFault) -> bool | EvalFault:
+    return result if result is True or result is False else _as_bool(result)
 
 
 def _as_bool(result: Value | EvalFault) -> bool | EvalFault:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dray.cel.env import Env, Measured, Program, Variable
 from dray.cel.faults import CompileFault, EvalFault, FaultKind, Stage
+from dray.cel.reads import Read
 
 __all__ = [
     "CompileFault",
@@ -18,6 +19,7 @@ __all__ = [
     "FaultKind",
     "Measured",
     "Program",
+    "Read",
     "Stage",
     "Variable",
 ]

@@ -31,6 +31,7 @@ from dray.cel.faults import (
 from dray.cel.frames import COST, LIMIT, UNSET, Frame
 from dray.cel.parser import parse
 from dray.cel.plan import Planned, planned
+from dray.cel.reads import Reading
 from dray.cel.source import Issue
 from dray.cel.types import Type
 from dray.cel.unify import ComplexityError
@@ -103,16 +104,23 @@ class Env:
         issues = literal_issues(root, checked)
         if issues:
             raise RejectedError(tuple(issues))
-        plan = planned(root, checked, self.scope.functions)
-        return Program(text, checked.types[root.id], plan, lambda: worst_cost(root, checked, self.extents))
+        return Program(
+            text,
+            checked.types[root.id],
+            planned(root, checked, self.scope.functions),
+            lambda: worst_cost(root, checked, self.extents),
+            Reading(root, checked.qualified),
+        )
 
 
 class Program:
-    """An expression that can be evaluated. `type` is the type of its value."""
+    """An expression that can be evaluated. `type` is the type of its value, `reading` what it looks at."""
 
-    __slots__ = ("_cost", "_estimate", "_frame", "_run", "_slots", "text", "type")
+    __slots__ = ("_cost", "_estimate", "_frame", "_run", "_slots", "reading", "text", "type")
 
-    def __init__(self, text: str, type: Type, plan: Planned, estimate: Callable[[], int]) -> None:
+    def __init__(
+        self, text: str, type: Type, plan: Planned, estimate: Callable[[], int], reading: Reading
+    ) -> None:
         self.text = text
         self.type = type
         self._run = plan.run
@@ -120,6 +128,7 @@ class Program:
         self._frame: Frame = [0, COST_LIMIT, *[UNSET] * (plan.width - 2)]
         self._estimate = estimate
         self._cost: int | None = None
+        self.reading = reading
 
     @property
     def cost(self) -> int:
@@ -130,22 +139,35 @@ class Program:
 
     def evaluate(self, bindings: Mapping[str, Value], cost_limit: int = COST_LIMIT) -> Value | EvalFault:
         """The value of the expression for these variables, or why there is none."""
-        return self._evaluated(self._frame.copy(), bindings, cost_limit)
+        frame = self._frame.copy()
+        frame[LIMIT] = cost_limit
+        missing = self._bind(frame, bindings)
+        return missing or self._evaluated(frame, cost_limit)
+
+    def evaluate_one(self, value: Value) -> Value | EvalFault:
+        """Like `evaluate`, for a program with one variable: this is its value."""
+        frame = self._frame.copy()
+        for _name, slot in self._slots:
+            frame[slot] = value
+        return self._evaluated(frame, COST_LIMIT)
 
     def measure(self, bindings: Mapping[str, Value], cost_limit: int = COST_LIMIT) -> Measured:
         """Like `evaluate`, and what it cost."""
         frame = self._frame.copy()
-        result = self._evaluated(frame, bindings, cost_limit)
+        frame[LIMIT] = cost_limit
+        missing = self._bind(frame, bindings)
+        result = missing or self._evaluated(frame, cost_limit)
         # Steps are charged in bundles, so how far the cost went beyond the limit says nothing.
         return Measured(result, min(frame[COST], cost_limit + 1))
 
-    def _evaluated(self, frame: Frame, bindings: Mapping[str, Value], cost_limit: int) -> Value | EvalFault:
-        frame[LIMIT] = cost_limit
-        try:
-            for name, slot in self._slots:
-                frame[slot] = bindings[name]
-        except KeyError as missing:
-            return EvalFault(f"no such attribute(s): {missing.args[0]}", FaultKind.ERROR, self.text)
+    def _bind(self, frame: Frame, bindings: Mapping[str, Value]) -> EvalFault | None:
+        for name, slot in self._slots:
+            if name not in bindings:
+                return EvalFault(f"no such attribute(s): {name}", FaultKind.ERROR, self.text)
+            frame[slot] = bindings[name]
+        return None
+
+    def _evaluated(self, frame: Frame, cost_limit: int) -> Value | EvalFault:
         try:
             value = self._run(frame)
         except CelError as error:

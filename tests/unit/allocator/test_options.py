@@ -92,7 +92,7 @@ def test_options_are_masks_with_reasons(shape):
 def test_the_first_candidate_does_not_depend_on_what_was_judged_before(shape, judged_before):
     options = options_of(shape, want("attr:numa=1"))
     for _ in range(judged_before):
-        options._judge_next()
+        options.complete()
     assert options.first(0, 0, 99) == 0
     assert options.first(1, 0, 99) == 3
     assert options.first(0, 0b0001, 99) == 3

@@ -1,0 +1,307 @@
+"""The devices of a pool in order, without their names, and which of them suit a want.
+
+Theory of operation: a selector mostly reads the driver and one or two attributes, and the devices of a pool
+have few distinct values of them. So devices are grouped by what a selector reads, and it is evaluated once
+per group; one that demands another driver is not evaluated at all. Whether a device suits a want does not
+depend on what is in use, so it is kept here, where it outlives every change of usage; nodes whose pools hold
+the same devices share one list.
+
+Devices are judged in stretches: who finds the first of a thousand devices suitable should not pay for the
+others. What a stretch finds out ahead of the search stays unseen until the search comes there.
+
+Rules for this file: every answer is that of `Content.verdict`; grouping changes how often it is asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Protocol, runtime_checkable
+
+from dray.allocator.checks import taints
+from dray.allocator.contents import Content, Contents, GroupVerdicts, Judge, Reading, Verdict
+from dray.allocator.reasons import Reason, Refusal
+from dray.allocator.wants import Want
+from dray.api.deviceenv import DeviceRead, DeviceReads, has_domain
+from dray.api.resource import Device
+from dray.values.bounds import Bound
+
+WANTS = Bound("devices that suit wants", 128, "a list of devices")
+GROUPS = Bound("devices by what selectors read", 64, "a list of devices")
+VERDICTS = Bound("selector results on groups of devices", 8_192, "all device contents of a stock")
+
+FAULTS = frozenset({Reason.BROKEN_SELECTOR, Reason.CAPACITY_UNREPRESENTABLE})
+"""Reasons that end a search when it reaches them: the device cannot be judged."""
+
+STRETCH = 24
+"""Devices judged at once; the whole of most pools."""
+
+
+@runtime_checkable
+class ReadingJudge(Protocol):
+    """A judge that can tell what an expression reads of a device."""
+
+    def __call__(self, expression: str, driver: str, device: Device) -> Verdict: ...
+
+    def reading(self, expression: str) -> Reading:
+        """How the expression is judged on plain devices."""
+
+
+class Groups:
+    """The plain devices of a list by what an expression reads of them, as far as anybody looked."""
+
+    __slots__ = ("_keys", "masks", "reach")
+
+    def __init__(self, driver: str, reads: DeviceReads) -> None:
+        self._keys = [_reader(driver, read) for read in reads]
+        self.reach = 0
+        self.masks: dict[Any, int] = {}
+
+    def extend(self, contents: Sequence[Content], plain: int, stop: int) -> None:
+        """Sort the devices up to a place into groups."""
+        masks, keys = self.masks, self._keys
+        bit = 1 << self.reach
+        stretch = contents[self.reach : stop]
+        self.reach = stop
+        first = keys[0]
+        for content in stretch:
+            if bit & plain:
+                key = first(content) if len(keys) == 1 else tuple([key_of(content) for key_of in keys])
+                masks[key] = masks.get(key, 0) | bit
+            bit <<= 1
+
+
+class Suitability:
+    """Which devices of a list suit a want, as far as anybody looked.
+
+    `mask` has those that suit, `suiting` also those that match but may not be taken, `faulty` those that
+    cannot be judged.
+    """
+
+    __slots__ = ("faulty", "mask", "reach", "suiting")
+
+    def __init__(self) -> None:
+        self.reach = self.mask = self.suiting = self.faulty = 0
+
+
+PlacedList = tuple[int, "DeviceList"]
+"""A list, and the number of its first candidate."""
+
+
+class DeviceList:
+    """What a node can use of a pool: contents in order, and what was found out about them."""
+
+    __slots__ = (
+        "__weakref__",
+        "_barred",
+        "_groups",
+        "_hidden",
+        "_judge",
+        "_limited",
+        "_plain",
+        "_suitable",
+        "_tainted",
+        "_verdicts",
+        "all_plain",
+        "contents",
+        "driver",
+    )
+
+    def __init__(
+        self, contents: tuple[Content, ...], tangled: int, judge: Judge, verdicts: GroupVerdicts
+    ) -> None:
+        self.contents = contents
+        self.driver = contents[0].driver if contents else ""
+        self._hidden = _mask(contents, lambda content: content.withheld is Reason.BINDING_CONDITIONS)
+        self._barred = tangled | _mask(contents, lambda content: content.withheld is not None)
+        self._limited = _mask(contents, lambda content: content.limited)
+        self._tainted = _mask(contents, lambda content: bool(content.taints))
+        self._plain = _mask(contents, lambda content: content.plain)
+        self.all_plain = self._plain.bit_count() == len(contents)
+        self._judge = judge if isinstance(judge, ReadingJudge) else None
+        self._verdicts = verdicts
+        self._groups: dict[DeviceReads, Groups] = {}
+        self._suitable: dict[Any, Suitability] = {}
+
+    def judged(self, want: Want, beyond: int) -> tuple[Suitability, int]:
+        """Which devices suit a want, judged further than a place, and how many were judged for it now."""
+        found = self._suitable.get(want.key)
+        if found is None:
+            found = WANTS.keep(self._suitable, want.key, Suitability())
+        if found.reach > beyond:
+            return found, 0
+        self._extend(found, want)
+        return found, found.reach - beyond
+
+    def demanded_driver(self, want: Want) -> str | None:
+        """The only driver whose plain devices can suit a want."""
+        if self._judge is None or not want.selectors:
+            return None
+        # Only the first selector tells: it may fail on a device, and then those behind it are not asked.
+        return self._judge.reading(want.selectors[0][1]).driver
+
+    def _extend(self, known: Suitability, want: Want) -> None:
+        """Judge the next stretch of devices; without groups every device is judged on its own."""
+        start = known.reach
+        stop = known.reach = start + 1 if self._judge is None else min(start + STRETCH, len(self.contents))
+        alive = ((1 << stop) - (1 << start)) & ~self._hidden
+        for _owner, expression in want.selectors:
+            alive, broken = self._select(expression, alive, stop)
+            if broken and Reason.BROKEN_SELECTOR in FAULTS:
+                known.faulty |= broken
+            if not alive:
+                return
+        asking = alive if want.amounts else alive & self._limited
+        if asking:
+            alive = self._able(known, want, alive, asking)
+        known.suiting |= alive
+        alive &= ~self._barred
+        if alive & self._tainted:
+            alive = self._tolerated(want, alive)
+        known.mask |= alive
+
+    def _able(self, known: Suitability, want: Want, alive: int, asking: int) -> int:
+        """Without the devices that can never give what is asked."""
+        for place in places(asking):
+            consumed = self.contents[place].consumed(want.amounts)
+            if isinstance(consumed, Refusal):
+                alive &= ~(1 << place)
+                if consumed.reason in FAULTS:
+                    known.faulty |= 1 << place
+        return alive
+
+    def _tolerated(self, want: Want, alive: int) -> int:
+        """Without the devices that have a taint the want does not tolerate."""
+        for place in places(alive & self._tainted):
+            if taints.refuse(self.contents[place].taints, want.tolerations) is not None:
+                alive &= ~(1 << place)
+        return alive
+
+    # --- selectors ---
+
+    def _select(self, expression: str, alive: int, stop: int) -> tuple[int, int]:
+        """Of some devices those for which a selector is true, and those on which it fails."""
+        plain = alive & self._plain
+        if self._judge is None or not plain:
+            return self._select_each(expression, alive)
+        reading = self._judge.reading(expression)
+        if reading.driver is not None and reading.driver != self.driver:
+            selected = broken = 0
+        elif reading.driver_alone:
+            selected, broken = plain, 0
+        elif reading.reads is None:
+            return self._select_each(expression, alive)
+        else:
+            selected, broken = self._select_groups(expression, reading, plain, stop)
+        if plain == alive:
+            return selected, broken
+        more, worse = self._select_each(expression, alive & ~plain)
+        return selected | more, broken | worse
+
+    def _select_groups(self, expression: str, reading: Reading, alive: int, stop: int) -> tuple[int, int]:
+        """The same, of plain devices; the verdict on the first of a group is that on all."""
+        reads, verdicts, driver = reading.reads, self._verdicts, self.driver
+        selected = broken = 0
+        for key, members in self._grouped(reads, stop).items() if reads else (((), alive),):
+            members &= alive
+            if not members:
+                continue
+            sought = (expression, driver, key)
+            verdict = verdicts.get(sought)
+            if verdict is None:
+                first = self.contents[(members & -members).bit_length() - 1]
+                verdict = VERDICTS.keep(verdicts, sought, reading.judge(driver, first.device))
+            if verdict is True:
+                selected |= members
+            elif verdict is not False:
+                broken |= members
+        return selected, broken
+
+    def _grouped(self, reads: DeviceReads, stop: int) -> dict[Any, int]:
+        found = self._groups.get(reads)
+        if found is None:
+            found = GROUPS.keep(self._groups, reads, Groups(self.driver, reads))
+        if found.reach < stop:
+            found.extend(self.contents, self._plain, stop)
+        return found.masks
+
+    def _select_each(self, expression: str, alive: int) -> tuple[int, int]:
+        """The same, each device on its own."""
+        selected = broken = 0
+        for place in places(alive):
+            verdict = self.contents[place].verdict(expression)
+            if verdict is True:
+                selected |= 1 << place
+            elif verdict is not False:
+                broken |= 1 << place
+        return selected, broken
+
+
+def suitable_lists(lists: Sequence[PlacedList], want: Want) -> Sequence[PlacedList]:
+    """The lists that may have a device for a want, whose driver it does not rule out."""
+    driver = lists[0][1].demanded_driver(want) if lists else None
+    if driver is None:
+        return lists
+    return [placed for placed in lists if placed[1].driver == driver or not placed[1].all_plain]
+
+
+def device_list(known: Contents, contents: tuple[Content, ...], tangled: tuple[bool, ...]) -> DeviceList:
+    """The list of some devices; the same one for as long as anybody has it."""
+    key = (contents, tangled)
+    found: DeviceList | None = known.lists.get(key)
+    if found is None:
+        mask = sum(1 << place for place, is_tangled in enumerate(tangled) if is_tangled)
+        found = known.lists[key] = DeviceList(contents, mask, known.judge, known.verdicts)
+    return found
+
+
+def places(mask: int) -> Iterator[int]:
+    """The places in a mask, in order."""
+    while mask:
+        low = mask & -mask
+        yield low.bit_length() - 1
+        mask ^= low
+
+
+def _mask(contents: Sequence[Content], holds: Callable[[Content], bool]) -> int:
+    return sum([1 << place for place, content in enumerate(contents) if holds(content)])
+
+
+# --- what tells devices apart ---
+
+
+def _reader(driver: str, read: DeviceRead) -> Callable[[Content], Any]:
+    """What a read finds on a device, as something to compare by: equal only when the values are the same."""
+    field, domain, id = read
+    if field == "allowMultipleAllocations":
+        return lambda content: content.shareable
+    if not id:
+        return lambda content: has_domain(driver, getattr(content.device, field), domain)
+    full, short = f"{domain}/{id}", id if domain == driver else None
+    return _attribute_reader(full, short) if field == "attributes" else _capacity_reader(full, short)
+
+
+def _attribute_reader(full: str, short: str | None) -> Callable[[Content], Any]:
+    def key_of(content: Content) -> Any:
+        attributes = content.device.attributes
+        held = attributes.get(full) if short is None else attributes.get(short) or attributes.get(full)
+        if held is None:
+            return None
+        text = held.string_value
+        if text is not None:
+            return text
+        number = held.int_value
+        # All but texts and numbers are compared as they were published: Python takes True for 1.
+        return held if number is None else number
+
+    return key_of
+
+
+def _capacity_reader(full: str, short: str | None) -> Callable[[Content], Any]:
+    def key_of(content: Content) -> Any:
+        capacity = content.device.capacity
+        held = capacity.get(full) if short is None else capacity.get(short) or capacity.get(full)
+        if held is None or held.value is None:
+            return None
+        return held.value.nanos, held.value.form
+
+    return key_of

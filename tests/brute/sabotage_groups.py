@@ -1,0 +1,31 @@
+"""More builds that are broken on purpose: mistakes in judging devices by groups."""
+
+from __future__ import annotations
+
+from typing import Any
+from unittest.mock import patch
+
+import msgspec
+
+from dray.allocator import devicelist
+from tests.brute.sabotage import mistake
+
+
+@mistake
+def devices_that_cannot_be_judged_are_skipped() -> Any:
+    return patch.object(devicelist, "FAULTS", frozenset())
+
+
+@mistake
+def devices_are_grouped_by_nothing() -> Any:
+    return patch.object(devicelist, "_reader", lambda driver, read: lambda content: None)
+
+
+@mistake
+def what_suits_a_want_is_kept_for_too_many_wants() -> Any:
+    real = devicelist.DeviceList.judged
+
+    def judged(devices: Any, want: Any, beyond: int) -> Any:
+        return real(devices, msgspec.structs.replace(want, key=want.key[0]), beyond)
+
+    return patch.object(devicelist.DeviceList, "judged", judged)
