@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
+from itertools import count
 from typing import Any
 
 import pytest
 
+from dray.allocator.running import TimeLimit
 from dray.api.resource import ResourceClaim
 from dray.client.changes import MergePatch
 from dray.client.client import Deletion
@@ -17,7 +20,6 @@ from dray.client.failures import Conflict
 from dray.client.leases import Timing
 from dray.client.transport import Request
 from dray.placement import profile
-from dray.placement.plugins import devices
 from dray.scheduler.loop import Scheduler
 from tests.contract.controlled import by_name, by_template, pod
 from tests.contract.scheduled import (
@@ -166,18 +168,22 @@ async def test_a_ledger_that_objects_again_and_again_costs_no_device(tmp_path):
 # --- searches ---
 
 
-async def test_a_search_that_was_given_up_says_so_and_gets_more_patience(tmp_path, monkeypatch):
-    monkeypatch.setattr(devices, "BUDGET", 2)
+async def test_a_search_that_was_given_up_says_so_and_gets_more_patience(tmp_path):
+    """Every event of a search takes a second by the clock of this scheduler's searches."""
+    seconds = count()
     async with place("inside", tmp_path) as here, here.scheduling() as scheduler:
+        searches = scheduler._devices.searches
+        searches.limit, searches.at_once = TimeLimit(lambda: float(next(seconds)), 5.0), math.inf
         await here.cluster(1, devices=20)
         await here.make(asks(exactly(count=20), name="c", made=False), pod("p", by_name("c")))
         await here.until_bound("p")
-        assert scheduler._devices.searches["GaveUp"] >= 3
+        assert searches.ended == {"GaveUp": 3, "Solved": 1}
+        searches.limit = TimeLimit(lambda: float(next(seconds)), 1.0)
         await here.make(asks(exactly(count=20), name="d", made=False), pod("q", by_name("d")))
-        monkeypatch.setattr(devices, "BUDGET", 0)
         await here.make(devices_of("more", *(f"gpu-{n}" for n in range(20)), nodeName="node-a"))
-        await here.until_refused("q", "was given up; it is tried again, with more patience")
-        monkeypatch.setattr(devices, "BUDGET", 2)
+        await here.until_refused("q", "gave up after", "a longer --search-timeout may tell")
+        searches.limit = TimeLimit(lambda: float(next(seconds)), 50.0)
+        await here.make(node("node-b"))
         await here.until_bound("q")
 
 

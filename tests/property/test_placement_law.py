@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from dray.allocator.admit import Admission
 from dray.allocator.allocate import Allocated, allocate
+from dray.allocator.running import TimeLimit
 from dray.allocator.stock import Stock
 from dray.allocator.usage import Usage
 from dray.api.core import Node, Pod
@@ -28,6 +29,7 @@ from dray.placement.cycle import Placement, Unplaceable, place, refusals
 from dray.placement.plugins.devices import Devices
 from dray.placement.profile import Profile, Weighed
 from dray.placement.resources import NOTHING
+from dray.placement.searches import Searches
 from dray.placement.subject import Subject
 from dray.scheduler.overlay import Overlay
 from tests.brute import making as make
@@ -56,6 +58,11 @@ OPEN = cast(Admission, WideOpen())
 
 def one_share() -> str:
     return SHARE
+
+
+def unlimited() -> Searches:
+    """Searches that take as long as they take, in one go."""
+    return Searches(TimeLimit(lambda: 0.0))
 
 
 def overlay_of(problem: Problem, nodes: Sequence[Node]) -> Overlay:
@@ -145,7 +152,7 @@ def test_pods_that_come_one_after_the_other_get_what_a_cold_start_would_give(
     )
     nodes = (*problem.nodes, twin)
     overlay = overlay_of(problem, nodes)
-    plugin = Devices(OPEN, one_share)
+    plugin = Devices(OPEN, one_share, unlimited())
     profile = Profile((Weighed(plugin, 2),))
     for number in range(pods):
         claims = tuple(known(claim, f"pod-{number}-{at}") for at, claim in enumerate(problem.claims))

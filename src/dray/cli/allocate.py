@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import re
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import click
 
+from dray.allocator.running import TimeLimit
 from dray.api.codec import to_document
 from dray.api.resource import DeviceRequestAllocationResult, ResourceClaim
 from dray.cli import files
@@ -26,10 +28,10 @@ from dray.cli.clusters import (
     say,
 )
 from dray.cli.door import BROKEN, NO, YES
-from dray.cli.options import gates_option, strict_option
+from dray.cli.options import gates_option, search_timeout_option, strict_option
 from dray.cli.report import clean
 from dray.cli.tables import table
-from dray.explain import diagnose, summary
+from dray.explain import Effort, diagnose, summary
 from dray.gates import GateSet
 from dray.manifests import as_json, as_yaml
 from dray.sim.identity import new_share_id
@@ -63,6 +65,7 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9.-]")
     help="The claims with their `status`, as manifests: to standard output instead of the table, or one file "
     "per claim into FOLDER. The files that were read stay as they are.",
 )
+@search_timeout_option
 @gates_option
 @strict_option
 def command(paths: tuple[str, ...], more: tuple[str, ...], **chosen: Any) -> int:
@@ -104,6 +107,12 @@ class _Options:
     write: str | None
     gates: GateSet
     strict: bool
+    search_timeout: float
+
+    @property
+    def limit(self) -> TimeLimit:
+        """How long searches may take."""
+        return TimeLimit(time.monotonic, self.search_timeout)
 
 
 def _limits(cluster: Cluster, options: _Options) -> Limits:
@@ -113,6 +122,7 @@ def _limits(cluster: Cluster, options: _Options) -> Limits:
         options.node,
         frozenset(resolved(bundle, "pod", name) for name in options.pods),
         frozenset(resolved(bundle, "claim", name) for name in options.claims),
+        options.limit,
     )
 
 
@@ -120,15 +130,15 @@ def _report(cluster: Cluster, outcomes: Sequence[Outcome], options: _Options) ->
     changed = _changed(outcomes)
     if options.write == _STDOUT:
         click.echo(_written(changed, options.output), nl=False)
-        for line in (*_notes(outcomes), *_refusals(cluster, outcomes)):
+        for line in (*_notes(outcomes), *_refusals(cluster, outcomes, options)):
             say(line.strip())
         return
     if options.write is not None:
         _save(changed, options.write, options.output)
     if options.output == "table":
-        click.echo("\n".join(_page(cluster, outcomes)))
+        click.echo("\n".join(_page(cluster, outcomes, options)))
     else:
-        document = [_document(cluster, outcomes)]
+        document = [_document(cluster, outcomes, options)]
         click.echo(as_json(document) if options.output == "json" else as_yaml(document), nl=False)
 
 
@@ -137,7 +147,7 @@ def _report(cluster: Cluster, outcomes: Sequence[Outcome], options: _Options) ->
 _TITLES = ("pod", "claim", "request", "node", "device", "share", "consumed")
 
 
-def _page(cluster: Cluster, outcomes: Sequence[Outcome]) -> Iterator[str]:
+def _page(cluster: Cluster, outcomes: Sequence[Outcome], options: _Options) -> Iterator[str]:
     placed = [outcome for outcome in outcomes if isinstance(outcome, Placed)]
     if not outcomes:
         yield _nothing(cluster)
@@ -149,7 +159,7 @@ def _page(cluster: Cluster, outcomes: Sequence[Outcome]) -> Iterator[str]:
     notes = list(_notes(outcomes))
     if notes:
         yield from (*notes, "")
-    refusals = list(_refusals(cluster, outcomes))
+    refusals = list(_refusals(cluster, outcomes, options))
     if refusals:
         yield from (*refusals, "")
     yield f"placed {len(placed)} of {len(outcomes)}"
@@ -185,10 +195,10 @@ def _device(result: DeviceRequestAllocationResult) -> str:
     return f"{name} (admin)" if result.admin_access else name
 
 
-def _refusals(cluster: Cluster, outcomes: Sequence[Outcome]) -> Iterator[str]:
+def _refusals(cluster: Cluster, outcomes: Sequence[Outcome], options: _Options) -> Iterator[str]:
     for outcome in outcomes:
         if isinstance(outcome, NotPlaced):
-            yield clean(f"not placed: {outcome.subject}: {_reason(cluster, outcome)}")
+            yield clean(f"not placed: {outcome.subject}: {_reason(cluster, outcome, options)}")
 
 
 def _notes(outcomes: Sequence[Outcome]) -> Iterator[str]:
@@ -200,12 +210,13 @@ def _notes(outcomes: Sequence[Outcome]) -> Iterator[str]:
         yield f"note: the same for {len(aborted) - _MOST_NOTES} more; `-o json` says it of each"
 
 
-def _reason(cluster: Cluster, outcome: NotPlaced) -> str:
+def _reason(cluster: Cluster, outcome: NotPlaced, options: _Options) -> str:
     """Why a subject has no place, in a line."""
     if outcome.why:
         return outcome.why
     claims = cluster.door.claims(outcome.subject.pending)
-    return summary(diagnose(outcome.outlook.stock, claims, outcome.outlook.nodes, hints=0))
+    effort = Effort(options.limit)
+    return summary(diagnose(outcome.outlook.stock, claims, outcome.outlook.nodes, effort=effort, hints=0))
 
 
 def _hint(outcomes: Sequence[Outcome], paths: Sequence[str], options: _Options) -> None:
@@ -227,7 +238,7 @@ def _plural(count: int, noun: str) -> str:
 # --- for machines ---
 
 
-def _document(cluster: Cluster, outcomes: Sequence[Outcome]) -> dict[str, Any]:
+def _document(cluster: Cluster, outcomes: Sequence[Outcome], options: _Options) -> dict[str, Any]:
     return {
         "placed": [
             {
@@ -240,7 +251,7 @@ def _document(cluster: Cluster, outcomes: Sequence[Outcome]) -> dict[str, Any]:
             if isinstance(outcome, Placed)
         ],
         "notPlaced": [
-            {**_subject(outcome), "reason": _reason(cluster, outcome), "gaveUp": outcome.gave_up}
+            {**_subject(outcome), "reason": _reason(cluster, outcome, options), "gaveUp": outcome.gave_up}
             for outcome in outcomes
             if isinstance(outcome, NotPlaced)
         ],

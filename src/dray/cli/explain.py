@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import click
@@ -22,11 +23,17 @@ from dray.cli.clusters import (
 )
 from dray.cli.door import BROKEN, NO, YES
 from dray.cli.explain_page import Options, painted, print_pages
-from dray.cli.options import color_option, gates_option, output_option, strict_option
+from dray.cli.options import (
+    color_option,
+    gates_option,
+    output_option,
+    search_timeout_option,
+    strict_option,
+)
 from dray.cli.report import clean
 from dray.cli.servers import Server, server_options
 from dray.errors import AllocationFault
-from dray.explain import Diagnosis, Verdict, diagnose, of_fault, to_document
+from dray.explain import Diagnosis, Effort, Verdict, diagnose, of_fault, to_document
 from dray.explain.document import API_VERSION, KIND
 from dray.manifests import as_json
 from dray.sim.identity import new_share_id
@@ -42,6 +49,7 @@ from dray.sim.placing import Limits, NotPlaced, Outcome, Placed, place
 @click.option("--node", metavar="NAME", help="Explain this node only.")
 @click.option("--alone", is_flag=True, help="As if nothing else were waiting.")
 @output_option
+@search_timeout_option
 @gates_option
 @strict_option
 @color_option
@@ -84,13 +92,13 @@ Wanted = tuple[str, Name]
 
 def _outcomes(cluster: Cluster, wanted: Wanted | None, options: Options) -> Iterator[Outcome]:
     """What is to be explained, met as `dray allocate` meets it."""
-    limits = Limits(options.node)
+    limits = Limits(options.node, search=options.limit)
     if wanted is not None and (options.alone or wanted[0] == "claim"):
         # A claim of a pod is not placed on its own, but may be explained on its own.
-        only = {f"{wanted[0]}s": frozenset({wanted[1]})}
-        limits = Limits(options.node, **only)
+        only = frozenset({wanted[1]})
+        limits = replace(limits, claims=only) if wanted[0] == "claim" else replace(limits, pods=only)
     elif wanted is not None:
-        limits = Limits()
+        limits = replace(limits, node=None)
     for outcome in place(
         cluster.bundle, cluster.stock, cluster.door, new_share_id=new_share_id, limits=limits
     ):
@@ -101,7 +109,7 @@ def _outcomes(cluster: Cluster, wanted: Wanted | None, options: Options) -> Iter
 
 
 def _tell(cluster: Cluster, outcomes: list[Outcome], wanted: Wanted | None, options: Options) -> int:
-    diagnoses = [_diagnosis(cluster, outcome, options.node) for outcome in outcomes]
+    diagnoses = [_diagnosis(cluster, outcome, options) for outcome in outcomes]
     if options.output == "json":
         said = judgement(cluster.bundle)
         documents = [
@@ -123,14 +131,15 @@ def _tell(cluster: Cluster, outcomes: list[Outcome], wanted: Wanted | None, opti
     return YES if all(diagnosis.verdict is Verdict.FITS for diagnosis in diagnoses) else NO
 
 
-def _diagnosis(cluster: Cluster, outcome: Outcome, node: str | None) -> Diagnosis:
-    subject, outlook = outcome.subject, outcome.outlook
+def _diagnosis(cluster: Cluster, outcome: Outcome, options: Options) -> Diagnosis:
+    subject, outlook, node = outcome.subject, outcome.outlook, options.node
     pod = "/".join(subject.name) if subject.pod is not None else ""
     nodes = [known for known in outlook.nodes if node in (None, known.metadata.name)]
     try:
         if not nodes:
             raise AllocationFault(_without_nodes(outcome, node))
-        return diagnose(outlook.stock, cluster.door.claims(subject.pending), nodes, pod=pod)
+        claims = cluster.door.claims(subject.pending)
+        return diagnose(outlook.stock, claims, nodes, effort=Effort(options.limit), pod=pod)
     except AllocationFault as fault:
         return of_fault(fault, subject.claims, pod=pod)
 

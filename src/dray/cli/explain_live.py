@@ -42,7 +42,7 @@ def told(server: Server, asked: Named | None, options: Options) -> int:
             say(remark)
     check_node(bundle, options.node, ON_SERVER)
     door = Admission(options.gates)
-    inquirer = Inquirer(bundle, door, stock_of(bundle, door), options.node)
+    inquirer = Inquirer(bundle, door, stock_of(bundle, door), options.node, options.limit)
     if asked is None:
         names = _waiting(bundle, options.namespace)
         inquiries = [inquirer.pod(name) for name in names]

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import click
 
+from dray.allocator.running import TimeLimit
 from dray.cli.options import wants_color
 from dray.explain import Diagnosis, Role, render_text
 from dray.gates import GateSet
@@ -37,6 +39,12 @@ class Options:
     gates: GateSet
     strict: bool
     color: str
+    search_timeout: float
+
+    @property
+    def limit(self) -> TimeLimit:
+        """How long searches may take."""
+        return TimeLimit(time.monotonic, self.search_timeout)
 
 
 def width() -> int:

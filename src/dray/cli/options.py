@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -45,6 +46,38 @@ def strict_option(command: F) -> F:
         "--strict",
         is_flag=True,
         help="End with exit code 2 when anything in the files is invalid, instead of leaving it out.",
+    )(command)
+
+
+class SecondsType(click.ParamType[Any]):
+    """`10s`, `500ms`, `2m`, or a number of seconds."""
+
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if isinstance(value, float):
+            return value
+        found = _DURATION.fullmatch(str(value).strip())
+        seconds = float(found[1]) * _UNITS[found[2]] if found else 0.0
+        if seconds <= 0:
+            self.fail(f"expected a duration above 0, like `10s` or `500ms`, got `{value}`", param, ctx)
+        return seconds
+
+
+_DURATION = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)(ms|s|m|h|)")
+_UNITS = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+def search_timeout_option(command: F) -> F:
+    """`--search-timeout`."""
+    return click.option(
+        "--search-timeout",
+        type=SecondsType(),
+        default="1s",
+        show_default=True,
+        metavar="DURATION",
+        help="Work for the search on one kind of node before it is given up; a pod as a whole gets ten times "
+        "as much.",
     )(command)
 
 

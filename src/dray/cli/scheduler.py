@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from dray.cli.beside import beside_options, stay
+from dray.cli.options import search_timeout_option
 
 
 @click.command("scheduler", short_help="Schedule pods with claims, beside any Kubernetes API server")
@@ -25,8 +26,9 @@ from dray.cli.beside import beside_options, stay
     type=click.Path(path_type=Path, dir_okay=False),
     help="A profile: its name, the plugins and what each weighs.",
 )
+@search_timeout_option
 @beside_options
-def command(name: str, file: Path | None, **chosen: Any) -> int:
+def command(name: str, file: Path | None, search_timeout: float, **chosen: Any) -> int:
     """Give pods their nodes, and their claims the devices there.
 
     Works for dray and for any other Kubernetes API server, through its API alone; deploy/scheduler.yaml has
@@ -36,4 +38,5 @@ def command(name: str, file: Path | None, **chosen: Any) -> int:
     from dray.cluster.components import profile_in, scheduler
     from dray.cluster.rights import SCHEDULER
 
-    return stay(SCHEDULER, scheduler, chosen, profile=profile_in(file, name))
+    profile = profile_in(file, name)
+    return stay(SCHEDULER, scheduler, chosen, profile=profile, search_seconds=search_timeout)

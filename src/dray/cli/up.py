@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from dray.cli.options import gates_option
+from dray.cli.options import gates_option, search_timeout_option
 from dray.cli.report import flat
 from dray.cli.services import chosen_server, quiet_log_options, run, serving_options, with_options
 
@@ -62,6 +63,7 @@ _GATES = tuple(
     type=click.Path(path_type=Path, dir_okay=False),
     help="The profile of the scheduler: its plugins and what each weighs.",
 )
+@search_timeout_option
 @serving_options
 @quiet_log_options
 @gates_option
@@ -88,13 +90,14 @@ def _options(chosen: dict[str, Any]) -> UpOptions:
     every: GateSet = chosen.pop("gates")
     gates = {name: GateSet.parse(chosen.pop(f"{name}_feature_gates"), every) for name in _COMPONENTS}
     nodes = {name: chosen.pop(name) for name in ("nodes", "simulated", "runtime", "rootfs")}
-    file = chosen.pop("profile")
+    file, search_seconds = chosen.pop("profile"), chosen.pop("search_timeout")
     server = chosen_server({**chosen, "gates": gates["server"]})
     # Only processes that share a store have somebody to agree with on who leads.
     elect = server.store.startswith("etcd:")
+    scheduler = Component(gates["scheduler"], elect, log=server.log, search_seconds=search_seconds)
     return UpOptions(
         server,
-        Component(gates["scheduler"], elect, log=server.log, profile=profile_in(file)),
+        replace(scheduler, profile=profile_in(file)),
         Component(gates["controller"], elect, log=server.log, upkeep=True),
         gates=gates["node"],
         **nodes,

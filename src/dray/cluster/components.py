@@ -44,6 +44,8 @@ class Component:
     """How the scheduler judges nodes, and whose pods it takes."""
     lease: str = ""
     """The lease by which one of several leads; the usual one of the service when empty."""
+    search_seconds: float | None = None
+    """Work for the search on one kind of node before the scheduler gives it up; as usual when None."""
     upkeep: bool = False
     """Whether the controllers do what `kube-controller-manager` does elsewhere."""
     node_silence: float = SILENCE
@@ -90,6 +92,7 @@ def controllers(client: Client, component: Component) -> Service:
 def scheduler(client: Client, component: Component) -> Service:
     """The scheduler for the server of a client."""
     from dray.allocator.admit import Admission
+    from dray.allocator.running import SEARCH_SECONDS
     from dray.scheduler import choices, loop
     from dray.sim.identity import new_share_id
 
@@ -103,6 +106,7 @@ def scheduler(client: Client, component: Component) -> Service:
             claims=component.gates.enabled(_DRA),
             elect=component.elect,
             lease=component.lease or choices.LEASE,
+            search_seconds=component.search_seconds or SEARCH_SECONDS,
             log=component.log,
         ),
     )

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
 from dray.allocator.admit import Admission
+from dray.allocator.running import TimeLimit
 from dray.allocator.stock import Stock
 from dray.allocator.wants import named
 from dray.api.core import Node, Pod
@@ -22,7 +23,7 @@ from dray.claims.binding import why_not_ready
 from dray.claims.naming import Name, name_of, recorded
 from dray.claims.reservation import ENDED, is_reserved
 from dray.errors import AllocationFault
-from dray.explain import Diagnosis, NodeStory, Outcome, diagnose, of_fault, summary
+from dray.explain import Diagnosis, Effort, NodeStory, Outcome, diagnose, of_fault, summary
 from dray.explain import Verdict as Answer
 from dray.explain.diagnosis import DeviceName, Found
 from dray.explain.text import headline
@@ -33,6 +34,7 @@ from dray.placement.plugins.classic import ClassicResources, next_step
 from dray.placement.plugins.devices import Devices, out_of_reach
 from dray.placement.profile import DEFAULT_SCHEDULER, Choices, profile_of
 from dray.placement.resources import NOTHING, Needs, needs_of
+from dray.placement.searches import Searches
 from dray.placement.snapshot import Snapshot
 from dray.placement.subject import ClaimsSeen, Subject, subject_of
 from dray.placement.verdicts import Verdict
@@ -69,10 +71,13 @@ class Inquiry:
 class Inquirer:
     """Answers questions about one bundle."""
 
-    def __init__(self, bundle: Bundle, door: Admission, stock: Stock, node: str | None = None) -> None:
+    def __init__(
+        self, bundle: Bundle, door: Admission, stock: Stock, node: str | None, limit: TimeLimit
+    ) -> None:
         self._bundle = bundle
         self._door = door
         self._stock = stock
+        self._limit = limit
         self._nodes = [each for each in bundle.nodes if node in (None, each.metadata.name)]
         self._claims = {name_of(claim.metadata): claim for claim in bundle.claims}
         classic = {name_of(claim.metadata): claim for claim in bundle.classic_claims}
@@ -162,10 +167,13 @@ class Inquirer:
 
     def _event(self, snapshot: Snapshot, subject: Subject) -> str:
         """What the scheduler says when it is asked now; nothing when it finds a node."""
-        plugins: list[Plugin] = [Devices(self._door, new_share_id), ClassicResources()]
+        plugins: list[Plugin] = [
+            Devices(self._door, new_share_id, Searches(self._limit)),
+            ClassicResources(),
+        ]
         found = place(snapshot, subject, profile_of(Choices(), plugins))
         if isinstance(found, Unplaceable):
-            return why(found, self._door)
+            return why(found, self._door, effort=Effort(self._limit))
         step = next_step(subject, (found.seat.name, *found.others), found.seat.name)
         return step.verdict.reason if isinstance(step, Wait) else ""
 
@@ -195,7 +203,8 @@ class Inquirer:
 
     def _diagnosed(self, claims: Sequence[ResourceClaim], nodes: Sequence[Node], pod: str) -> Diagnosis:
         try:
-            return diagnose(self._stock, self._door.claims(claims), nodes, pod=pod)
+            effort = Effort(self._limit)
+            return diagnose(self._stock, self._door.claims(claims), nodes, effort=effort, pod=pod)
         except AllocationFault as fault:
             return of_fault(fault, claims, pod=pod)
 

@@ -7,14 +7,16 @@ allocator never does.
 """
 
 from dray.explain.aborts import Abort, find_abort
-from dray.explain.diagnose import Steps, at_once, diagnose, diagnosing, of_fault
+from dray.explain.diagnose import diagnose, diagnosing, of_fault
 from dray.explain.diagnosis import Diagnosis, Hint, NodeStory, Outcome, Verdict
 from dray.explain.document import to_document
+from dray.explain.effort import Effort, Steps, at_once
 from dray.explain.text import Role, render_text, summary
 
 __all__ = [
     "Abort",
     "Diagnosis",
+    "Effort",
     "Hint",
     "NodeStory",
     "Outcome",

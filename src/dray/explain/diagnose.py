@@ -7,26 +7,21 @@ gets one story. When nothing fits, `hints` looks for changes, starting from the 
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Sequence
-from typing import TypeVar
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from dray.allocator.search import BUDGET
 from dray.allocator.stock import Shape, Stock, View
 from dray.allocator.wants import Ask, ask_of, named
 from dray.api.core import Node
 from dray.api.resource import ResourceClaim
 from dray.errors import AllocationFault
 from dray.explain.diagnosis import Diagnosis, Fault, Hint, Outcome, Verdict
-from dray.explain.hints import MOST, Question, find_hints
+from dray.explain.effort import Effort, Steps, at_once
+from dray.explain.hints import MOST, Question, finding_hints
 from dray.explain.stories import Scene, closeness, scene_of
-from dray.explain.tale import PATIENCE, Tale, tell
+from dray.explain.tale import PATIENCE, Tale, telling
 from dray.explain.witness import Witness, flaw_of
-
-T = TypeVar("T")
-Steps = Generator[None, None, T]
-"""Something on its way, for those who have other things to do in between."""
 
 TALES_IN_FULL = 50
 """How many different shapes get the patience that a full story takes; further ones are told in short."""
@@ -37,16 +32,17 @@ def diagnose(
     claims: Sequence[ResourceClaim],
     nodes: Iterable[Node],
     *,
-    budget: int = BUDGET,
+    effort: Effort | None = None,
     pod: str = "",
     hints: int = MOST,
 ) -> Diagnosis:
     """Why some claims fit which node with which devices, or why they fit none, and what would help.
 
     The claims are those of one pod that still need devices. `pod` is its name, as `namespace/name`, and
-    empty for a claim on its own. At most `hints` hints are looked for; none when it is 0.
+    empty for a claim on its own. At most `hints` hints are looked for; none when it is 0. `effort` says how
+    much work all this may be.
     """
-    return at_once(diagnosing(stock, claims, nodes, budget=budget, pod=pod, hints=hints))
+    return at_once(diagnosing(stock, claims, nodes, effort=effort, pod=pod, hints=hints))
 
 
 def diagnosing(
@@ -54,38 +50,30 @@ def diagnosing(
     claims: Sequence[ResourceClaim],
     nodes: Iterable[Node],
     *,
-    budget: int = BUDGET,
+    effort: Effort | None = None,
     pod: str = "",
     hints: int = MOST,
 ) -> Steps[Diagnosis]:
     """The same in small steps."""
+    effort = effort or Effort()
     ordered = sorted(nodes, key=lambda node: node.metadata.name)
     question = Question(stock, tuple(claims), ordered, hints)
     try:
         ask = ask_of(claims, stock.classes.get)
     except AllocationFault as fault:
-        found = find_hints(question, ()) if hints else ()
+        found = (yield from finding_hints(question, (), effort)) if hints else ()
         return of_fault(fault, claims, pod=pod, hints=found)
-    scenes = yield from _scenes(stock, ask, ordered, budget)
+    scenes = yield from _scenes(stock, ask, ordered, effort)
     verdict = _verdict(scenes)
     helping = hints > 0 and verdict is not Verdict.FITS
+    tried = (yield from finding_hints(question, scenes, effort)) if helping else ()
     return Diagnosis(
         verdict=verdict,
         pod=pod,
         claims=tuple(named(claim) for claim in claims),
         stories=tuple(scene.story for scene in scenes),
-        hints=find_hints(question, scenes) if helping else (),
+        hints=tried,
     )
-
-
-def at_once(steps: Steps[T]) -> T:
-    """What steps lead to, without a pause."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as ended:
-            found: T = ended.value
-            return found
 
 
 def of_fault(
@@ -101,7 +89,7 @@ def of_fault(
     )
 
 
-def _scenes(stock: Stock, ask: Ask, nodes: Sequence[Node], budget: int) -> Steps[list[Scene]]:
+def _scenes(stock: Stock, ask: Ask, nodes: Sequence[Node], effort: Effort) -> Steps[list[Scene]]:
     """One scene per kind of node, the best or closest first."""
     alike: dict[tuple[Shape, tuple[object, ...]], list[View]] = {}
     for node in nodes:
@@ -111,11 +99,12 @@ def _scenes(stock: Stock, ask: Ask, nodes: Sequence[Node], budget: int) -> Steps
     scenes = []
     for (shape, _), views in alike.items():
         if shape not in tales:
-            tales[shape] = tell(ask, shape, budget, PATIENCE if len(tales) < TALES_IN_FULL else 0)
+            patience = PATIENCE if len(tales) < TALES_IN_FULL else 0
+            tales[shape] = yield from telling(ask, shape, effort, patience)
         witness = Witness(ask, views[0], stock.usage)
         names = tuple([view.node.metadata.name for view in views])
         scenes.append(scene_of(ask, witness, tales[shape], names))
-        yield
+        yield from effort.pause()
     return sorted(scenes, key=closeness)
 
 

@@ -148,7 +148,9 @@ class NodeStory(Told, frozen=True):
     """What happened on nodes that look alike, the first by name first.
 
     `attempts` are the alternatives at which the search ended; for a node that fits, those it had to leave
-    behind. `untried` are requests nobody came to. `fault` is the device that could not be judged.
+    behind. `untried` are requests nobody came to. `fault` is the device that could not be judged. For a
+    search that was given up, `seconds` of work tell how long it went on, `most_found` how many of the
+    `wanted` devices it found at once, `stuck_at` the request it found none for then.
     """
 
     nodes: tuple[str, ...]
@@ -160,6 +162,10 @@ class NodeStory(Told, frozen=True):
     pools: tuple[PoolFlaw, ...] = ()
     fault: Account | None = None
     fault_request: str = ""
+    seconds: float = 0.0
+    most_found: int = 0
+    wanted: int = 0
+    stuck_at: str = ""
 
     @property
     def rank(self) -> int:

@@ -3,25 +3,27 @@
 Theory of operation: moves propose, the search disposes. For each kind of change the closest nodes are asked
 first; a proposal becomes a hint when the search, run with it on that very node, finds devices. One hint per
 kind, at most three in all, the smallest changes first. The work is bounded: so many nodes, so many proposals
-per kind, a small budget per search. A hint that could not be proved within that is not given.
+per kind, so many steps and a moment per search, and no more time than the whole explanation has left. A hint
+that could not be proved within that is not given.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
 
 import msgspec
 
-from dray.allocator.allocate import outcome
 from dray.allocator.beats import Solved
+from dray.allocator.running import RunningSearch
+from dray.allocator.search import search
 from dray.allocator.stock import Stock
 from dray.allocator.wants import MAX_RESULTS, ask_of, named
 from dray.api.core import Node
 from dray.errors import AllocationFault
 from dray.explain.diagnosis import Hint
 from dray.explain.edits import Claims, edit_want
+from dray.explain.effort import Effort, Steps
 from dray.explain.moves import MOVES, Case, Change, Move, near
 from dray.explain.stories import Scene
 
@@ -31,6 +33,8 @@ MOST = 3
 SCENES = 8
 PROPOSALS = 40
 STEPS = 2_000
+SECONDS = 0.1
+"""Work for one search with a change; most take a hundredth of that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,28 +47,38 @@ class Question:
     most: int
 
 
-def find_hints(question: Question, scenes: Sequence[Scene]) -> tuple[Hint, ...]:
+def finding_hints(question: Question, scenes: Sequence[Scene], effort: Effort) -> Steps[tuple[Hint, ...]]:
     """What would help; without scenes, what would mend a claim that cannot even be asked."""
+    hints: list[Hint] = []
     if not scenes:
-        return tuple(islice(_repairs(question), question.most))
+        for kind, proposals in _REPAIRS.items():
+            if len(hints) < question.most and (
+                found := (yield from _repair(question, kind, proposals, effort))
+            ):
+                hints.append(found)
+        return tuple(hints)
     cases = [
         Case(question.stock, question.claims, scene, stuck)
         for scene in scenes[:SCENES]
         for stuck in scene.stuck
     ]
-    found = (_first_that_helps(kind, move, cases) for kind, move in MOVES.items())
-    return tuple(islice((hint for hint in found if hint is not None), question.most))
+    for kind, move in MOVES.items():
+        if len(hints) < question.most and (
+            found := (yield from _first_that_helps(kind, move, cases, effort))
+        ):
+            hints.append(found)
+    return tuple(hints)
 
 
-def _first_that_helps(kind: str, move: Move, cases: Sequence[Case]) -> Hint | None:
+def _first_that_helps(kind: str, move: Move, cases: Sequence[Case], effort: Effort) -> Steps[Hint | None]:
     left = PROPOSALS
     for case in cases:
         for change in move(case):
-            if left == 0:
+            if left == 0 or effort.left <= 0:
                 return None
             left -= 1
             nodes = case.scene.story.nodes
-            if helps(change, case.scene.witness.view.node):
+            if (yield from helping(change, case.scene.witness.view.node, effort)):
                 return Hint(
                     kind=kind,
                     text=change.text,
@@ -75,30 +89,34 @@ def _first_that_helps(kind: str, move: Move, cases: Sequence[Case]) -> Hint | No
     return None
 
 
-def helps(change: Change, node: Node) -> bool:
+def helping(change: Change, node: Node, effort: Effort) -> Steps[bool]:
     """Whether devices are found on a node once a change is made."""
     try:
         ask = ask_of(change.claims, change.stock.classes.get)
     except AllocationFault:
         return False
-    return isinstance(outcome(ask, change.stock.seen_from(node).shape, STEPS), Solved)
+    shape = change.stock.seen_from(node).shape
+    ending = yield from effort.run(RunningSearch(ask, shape, iter(search(ask, shape, STEPS))), SECONDS)
+    yield from effort.pause()
+    return isinstance(ending, Solved)
 
 
 # --- claims that cannot even be asked ---
 
 
-def _repairs(question: Question) -> Iterator[Hint]:
-    """Changes that turn a faulty claim into one that some node satisfies."""
-    for kind, proposals in (("AnotherClass", _known_classes), ("AskForFewer", _fewer)):
-        for index, request, change in proposals(question):
-            nodes = _fitting(question, change)
-            if nodes:
-                claim = named(question.claims[index])
-                yield Hint(kind=kind, text=change.text, nodes=nodes, claim=claim, request=request)
-                break
+def _repair(question: Question, kind: str, proposals: Proposals, effort: Effort) -> Steps[Hint | None]:
+    """A change of one kind that turns a faulty claim into one that some node satisfies."""
+    for index, request, change in proposals(question):
+        if effort.left <= 0:
+            return None
+        nodes = yield from _fitting(question, change, effort)
+        if nodes:
+            claim = named(question.claims[index])
+            return Hint(kind=kind, text=change.text, nodes=nodes, claim=claim, request=request)
+    return None
 
 
-def _fitting(question: Question, change: Change) -> tuple[str, ...]:
+def _fitting(question: Question, change: Change, effort: Effort) -> Steps[tuple[str, ...]]:
     """The first node where a change helps; nodes that look alike are asked once."""
     seen = set()
     for node in question.nodes:
@@ -106,7 +124,7 @@ def _fitting(question: Question, change: Change) -> tuple[str, ...]:
         if shape in seen:
             continue
         seen.add(shape)
-        if helps(change, node):
+        if (yield from helping(change, node, effort)):
             return (node.metadata.name,)
         if len(seen) == SCENES:
             break
@@ -151,3 +169,7 @@ def _fewer(question: Question) -> Iterator[tuple[int, str, Change]]:
                 lambda asked, fewer=fewer: msgspec.structs.replace(asked, count=fewer),
             )
             yield index, name, Change(text, claims, question.stock)
+
+
+Proposals = Callable[[Question], Iterator[tuple[int, str, Change]]]
+_REPAIRS: dict[str, Proposals] = {"AnotherClass": _known_classes, "AskForFewer": _fewer}

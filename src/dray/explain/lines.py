@@ -13,7 +13,7 @@ import msgspec
 from dray.allocator.reasons import Reason
 from dray.explain.diagnosis import Account, Attempt, Found, NodeStory, Outcome
 from dray.explain.phrases import error_line, flaw_text, nearest_text, obstacle_text, of_claim, tally
-from dray.explain.words import counted, plain, plural
+from dray.explain.words import how_far, plain, plural
 
 _FEW_LABELS = 3
 
@@ -39,9 +39,7 @@ def story_lines(story: NodeStory, *, named: bool, one_claim: bool) -> list[Line]
         return list(_fault_lines(story, story.fault, named))
     lines = []
     if story.outcome is Outcome.GAVE_UP:
-        lines.append(
-            Line(f"gave up after {counted(story.steps - 1)} steps: it may fit, a larger budget may tell")
-        )
+        lines.append(Line(_given_up(story)))
     lines += _progress(story, one_claim)
     several = len(story.attempts) > 1
     for attempt in story.attempts:
@@ -49,6 +47,14 @@ def story_lines(story: NodeStory, *, named: bool, one_claim: bool) -> list[Line]
         lines += under(attempt.request.partition("/")[2], told) if several else told
     lines += [Line(flaw_text(flaw, named=named)) for flaw in story.pools if _matters(flaw.driver, story)]
     return lines or [Line("no devices fit")]
+
+
+def _given_up(story: NodeStory) -> str:
+    """How far a search came that was given up, and what more time might do."""
+    if not story.steps:
+        return "not searched, the time went into other nodes: it may fit, a longer --search-timeout may tell"
+    came = how_far(story.steps, story.seconds, story.most_found, story.wanted)
+    return f"gave up {came}: it may fit, a longer --search-timeout may tell"
 
 
 def attempt_lines(attempt: Attempt, *, named: bool, flawed: bool = False) -> list[Line]:

@@ -61,6 +61,13 @@ def scene_of(ask: Ask, witness: Witness, tale: Tale, nodes: tuple[str, ...]) -> 
         return Scene(NodeStory(**said), witness, ())
     if isinstance(ending, Faulted):
         said |= teller.fault(ending)
+    elif isinstance(ending, GaveUp):
+        said |= {
+            "seconds": ending.seconds,
+            "most_found": ending.found,
+            "wanted": ending.wanted,
+            "stuck_at": ending.stuck.want.name if ending.stuck is not None else "",
+        }
     stuck = teller.stuck()
     if stuck:
         point = stuck[0].halt.point

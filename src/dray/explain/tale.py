@@ -12,15 +12,17 @@ search is run as the allocator runs it. Both give the same answer.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterator
 
 import msgspec
 
-from dray.allocator.beats import Beat, DeadEnd, Ending, Faulted, GaveUp, Pick, Point, Took
+from dray.allocator.beats import Beat, DeadEnd, Ending, Faulted, GaveUp, Pick, Point, Solved, Took
 from dray.allocator.reasons import Reason, Refusal
+from dray.allocator.running import RunningSearch
 from dray.allocator.search import search
 from dray.allocator.stock import Shape
 from dray.allocator.wants import Ask, Want
+from dray.explain.effort import Effort, Steps, at_once
 
 PATIENCE = 1_000
 """Steps that a search may take for the sake of a better story."""
@@ -53,28 +55,44 @@ class Tale(msgspec.Struct, frozen=True, eq=False):
 
 def tell(ask: Ask, shape: Shape, budget: int, patience: int = PATIENCE) -> Tale:
     """The story of an ask on a shape, as much of it as patience allows."""
-    if patience:
-        tale = listen(search(ask, shape, min(patience, budget), prune=False))
-        if not isinstance(tale.ending, GaveUp):
-            return tale
-        answer = listen(search(ask, shape, budget))
-        if not answer.furthest or (tale.furthest and _depth(tale) >= _depth(answer)):
-            # The answer is the real one; the way there is told by the walk that looked at every device.
-            return msgspec.structs.replace(answer, furthest=tale.furthest)
-        return answer
-    return listen(search(ask, shape, budget))
+    return at_once(telling(ask, shape, Effort(budget=budget), patience))
+
+
+def telling(ask: Ask, shape: Shape, effort: Effort, patience: int = PATIENCE) -> Steps[Tale]:
+    """The same in small steps, with a limit in time.
+
+    A search that is known to have been given up is not made again: the story of the first steps has to do.
+    """
+    given_up = effort.given_up(shape)
+    if not patience and given_up is None:
+        tale = yield from _listening(ask, shape, effort, effort.budget)
+        return tale
+    tale = yield from _listening(
+        ask, shape, effort, min(patience or PATIENCE, effort.budget), prune=False
+    )
+    if given_up is not None and isinstance(tale.ending, GaveUp | Solved):
+        # Also where these steps happen to find devices: whoever gave up did not.
+        most = max([given_up.found, *(len(halt.picks) for halt in tale.furthest)])
+        return msgspec.structs.replace(tale, ending=msgspec.structs.replace(given_up, found=most))
+    if not isinstance(tale.ending, GaveUp):
+        return tale
+    answer = yield from _listening(ask, shape, effort, effort.budget)
+    if not answer.furthest or (tale.furthest and _depth(tale) >= _depth(answer)):
+        # The answer is the real one; the way there is told by the walk that looked at every device.
+        return msgspec.structs.replace(answer, furthest=tale.furthest)
+    return answer
 
 
 def _depth(tale: Tale) -> Place:
     return max(_place(halt.point) for halt in tale.furthest)
 
 
-def listen(beats: Iterable[Beat]) -> Tale:
-    """Drain a search."""
+def _listening(ask: Ask, shape: Shape, effort: Effort, budget: int, *, prune: bool = True) -> Steps[Tale]:
+    """Run a search and hear what it tells."""
     listener = _Listener()
-    for beat in beats:
-        listener.hear(beat)
-    return listener.tale()
+    events = listener.hearing(iter(search(ask, shape, budget, prune=prune)))
+    ending = yield from effort.run(RunningSearch(ask, shape, events))
+    return listener.tale(ending)
 
 
 def _place(point: Point) -> Place:
@@ -99,7 +117,12 @@ class _Listener:
         self._depth: Place = (-1, -1)
         self._latest: Point | None = None
         self._fates: dict[Place, dict[tuple[Want, int], Point]] = {}
-        self._ending: Ending | None = None
+
+    def hearing(self, beats: Iterator[Beat]) -> Iterator[Beat]:
+        """Pass events on, and hear each."""
+        for beat in beats:
+            self.hear(beat)
+            yield beat
 
     def hear(self, beat: Beat) -> None:
         match beat:
@@ -114,9 +137,8 @@ class _Listener:
             case Faulted():
                 self._undo(beat.point)
                 self._note(Halt(beat.point, tuple(self._stack), beat.refusal, beat.candidate + 1))
-                self._ending = beat
             case _:
-                self._ending = beat
+                pass  # other endings, and signs of progress
 
     def _undo(self, point: Point) -> None:
         """Forget the picks at a point and behind it; the one at the point has met its fate."""
@@ -143,12 +165,11 @@ class _Listener:
             self._furthest = record
         self._latest = halt.point
 
-    def tale(self) -> Tale:
-        assert self._ending is not None
+    def tale(self, ending: Ending) -> Tale:
         furthest = tuple(self._furthest.halts.values()) if self._furthest is not None else ()
         behind = {
             index: tuple(record.halts.values())
             for index, record in self._here.items()
             if record.before == tuple(pick for pick in self._stack if pick.point.choice.index < index)
         }
-        return Tale(self._ending, furthest, behind, self._fates)
+        return Tale(ending, furthest, behind, self._fates)

@@ -31,3 +31,21 @@ def plural(count: int, noun: str) -> str:
 def counted(count: int) -> str:
     """A number as people read it."""
     return f"{count:,}"
+
+
+def amount_of_work(steps: int, seconds: float) -> str:
+    """How much work a search did: `1 s of work`, or its steps where nobody measured time.
+
+    Rounded, so that two searches that were given the same time read the same.
+    """
+    if not seconds:
+        return plural(steps, "step")
+    if seconds < 0.1:
+        return "less than 0.1 s of work"
+    return f"{seconds:.1f} s of work" if round(seconds, 1) < 1 else f"{counted(round(seconds))} s of work"
+
+
+def how_far(steps: int, seconds: float, found: int, wanted: int, request: str = "") -> str:
+    """How far a search came that was given up."""
+    text = f"after {amount_of_work(steps, seconds)}, with at most {found} of {plural(wanted, 'device')} found"
+    return f"{text} and none left for request `{request}`" if request else text

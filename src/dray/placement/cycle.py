@@ -6,6 +6,9 @@ again by group; each plugin's scores are brought to 0..100 and weighed, and the 
 `turn` decides, so that pods of one kind spread over nodes of one kind. In a cluster of very many different
 nodes the walk ends when enough nodes are found, as in Kubernetes, and starts elsewhere next time.
 
+A plugin that needs more time than one decision has says `unfinished`. A node that everybody accepts is taken
+all the same, unless that plugin scores nodes, too: then nothing is decided yet.
+
 Rules for this file: no plugin is known by name here.
 """
 
@@ -72,6 +75,11 @@ class Unplaceable:
         """Whether it is worth trying again although nothing changes."""
         return any(each.verdict.again for each in self.refused)
 
+    @property
+    def unfinished(self) -> bool:
+        """Whether a plugin has not judged every node yet, so that nothing is decided."""
+        return any(each.verdict.unfinished for each in self.refused)
+
 
 @dataclass(frozen=True, slots=True)
 class Stopwatch:
@@ -96,7 +104,7 @@ def place(
     walk = _Walk(snapshot, opinions, stopwatch)
     # Drivers of classic claims are asked about the same nodes until they answer, not about others each time.
     rows = walk.judged(turn, everything=bool(subject.classic))
-    if not rows:
+    if not rows or _is_waited_for(walk.unfinished, opinions):
         return Unplaceable(subject, tuple(walk.told()), snapshot)
     ranked = _ranked(rows, opinions, stopwatch)
     best = [row for row in ranked if row.score == ranked[0].score]
@@ -104,6 +112,13 @@ def place(
     given = [each for held in opinions if held.opinion.reserve for each in held.opinion.reserve(chosen)]
     others = _names(ranked, chosen.name) if subject.classic else ()
     return Placement(subject, chosen, tuple(given), others)
+
+
+def _is_waited_for(unfinished: set[str], opinions: Sequence[_Held]) -> bool:
+    """Whether a plugin that has not judged every node scores them: the best may be among those."""
+    return bool(unfinished) and any(
+        held.opinion.score is not None and held.plugin.name in unfinished for held in opinions
+    )
 
 
 def refusals(snapshot: Snapshot, subject: Subject, profile: Profile) -> tuple[Refused, ...]:
@@ -163,6 +178,8 @@ class _Walk:
         self._alike = [asked for by_node, asked in filters if not by_node]
         self._apart = [asked for by_node, asked in filters if by_node]
         self._refused: list[tuple[Verdict, Iterable[str]]] = []
+        self.unfinished: set[str] = set()
+        """The plugins that have not judged every node yet."""
 
     def judged(self, turn: int, *, everything: bool = False) -> list[_Row]:
         """The groups, or parts of them, that nobody refuses; enough of them, or `everything`."""
@@ -173,7 +190,7 @@ class _Walk:
                 break
             verdict = _first_no(self._alike, next(iter(group.values())))
             if verdict is not None:
-                self._refused.append((verdict, group))
+                self._refuse(verdict, group)
                 continue
             seats = self._one_by_one(group) if self._apart else group
             if seats:
@@ -216,8 +233,13 @@ class _Walk:
             if verdict is None:
                 kept[name] = seat
             else:
-                self._refused.append((verdict, (name,)))
+                self._refuse(verdict, (name,))
         return kept
+
+    def _refuse(self, verdict: Verdict, nodes: Iterable[str]) -> None:
+        self._refused.append((verdict, nodes))
+        if verdict.unfinished:
+            self.unfinished.add(verdict.plugin)
 
 
 _Filter = Callable[[Seat], Verdict | None]

@@ -38,6 +38,8 @@ class Subject:
     classic: tuple[ClassicClaim, ...] = ()
     attempts: int = 0
     """How often it was tried before; searches that were given up get more patience each time."""
+    worked: float = 0.0
+    """Seconds of search work in this attempt so far."""
     pending: tuple[ResourceClaim, ...] = field(init=False)
     """The claims that have no devices yet."""
 

@@ -41,6 +41,7 @@ class Verdict:
 
     `again` says that nothing has to change: the search was given up, or a write is on its way; the pod is
     tried again after a while. `searched` says that devices were searched for, and `explain` can tell more.
+    `unfinished` says that the plugin has not judged yet and works on it: a pod is not refused by that.
     """
 
     plugin: str
@@ -48,3 +49,4 @@ class Verdict:
     wakes: frozenset[Signal] = frozenset()
     again: bool = False
     searched: bool = False
+    unfinished: bool = False

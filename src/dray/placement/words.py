@@ -12,7 +12,7 @@ from typing import Final
 
 from dray.allocator.admit import Admission
 from dray.errors import AllocationFault
-from dray.explain import Steps, at_once, diagnosing, of_fault, summary
+from dray.explain import Effort, Steps, at_once, diagnosing, of_fault, summary
 from dray.explain.diagnosis import Diagnosis
 from dray.placement.cycle import Refused, Unplaceable
 
@@ -22,15 +22,17 @@ SHOWN: Final = 2
 """Nodes that are named before the rest is counted."""
 
 
-def why(unplaceable: Unplaceable, door: Admission, *, hints: int = 1) -> str:
+def why(unplaceable: Unplaceable, door: Admission, *, hints: int = 1, effort: Effort | None = None) -> str:
     """The reasons in one line, devices first."""
-    return at_once(finding_words(unplaceable, door, hints=hints))
+    return at_once(finding_words(unplaceable, door, hints=hints, effort=effort))
 
 
-def finding_words(unplaceable: Unplaceable, door: Admission, *, hints: int = 1) -> Steps[str]:
+def finding_words(
+    unplaceable: Unplaceable, door: Admission, *, hints: int = 1, effort: Effort | None = None
+) -> Steps[str]:
     """The same in small steps: a search on many nodes that differ takes its time."""
     parts: list[str] = []
-    told = yield from diagnosis_of(unplaceable, door, hints=hints)
+    told = yield from diagnosis_of(unplaceable, door, hints=hints, effort=effort)
     if told is not None:
         parts.append(summary(told))
     for refused in unplaceable.refused:
@@ -55,7 +57,9 @@ def _line(parts: Sequence[str]) -> str:
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
 
 
-def diagnosis_of(unplaceable: Unplaceable, door: Admission, *, hints: int = 1) -> Steps[Diagnosis | None]:
+def diagnosis_of(
+    unplaceable: Unplaceable, door: Admission, *, hints: int = 1, effort: Effort | None = None
+) -> Steps[Diagnosis | None]:
     """The story of the search on the nodes that devices alone keep from the pod; None when there are none."""
     subject, snapshot = unplaceable.subject, unplaceable.snapshot
     names = [name for refused in unplaceable.refused if refused.verdict.searched for name in refused.nodes]
@@ -64,7 +68,9 @@ def diagnosis_of(unplaceable: Unplaceable, door: Admission, *, hints: int = 1) -
     nodes = [snapshot.nodes[name] for name in names]
     try:
         claims = door.claims(subject.pending)
-        told = yield from diagnosing(snapshot.stock, claims, nodes, pod=subject.name, hints=hints)
+        told = yield from diagnosing(
+            snapshot.stock, claims, nodes, effort=effort, pod=subject.name, hints=hints
+        )
         return told
     except AllocationFault as fault:
         return of_fault(fault, subject.pending, pod=subject.name)

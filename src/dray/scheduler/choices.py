@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from dray.allocator.admit import Admission
+from dray.allocator.running import SEARCH_SECONDS
 from dray.claims.binding import LONGEST_WAIT
 from dray.client.leases import USUAL, Timing
 from dray.placement import profile
@@ -34,6 +35,8 @@ class Choices:
     terms: Terms = field(default_factory=Terms)
     binding_wait: float = LONGEST_WAIT
     """Seconds a pod waits for its devices to become ready."""
+    search_seconds: float = SEARCH_SECONDS
+    """Seconds of work for the search on one kind of node; a pod as a whole gets ten times as much."""
     in_flight: int = 128
     """Placements that are written at the same time."""
     log: Log = field(default_factory=silent)

@@ -2,7 +2,8 @@
 
 Theory of operation: one pod at a time is decided, on a photograph that includes everything promised before;
 writing goes on in the background, many at once. A placement that fails is taken back and the pod is tried
-again. A pod without a node sleeps until something happens that could help, and is told why meanwhile.
+again. A pod without a node sleeps until something happens that could help, and is told why meanwhile. A pod
+whose devices are still searched for steps aside, and is decided when the search has news (see `searching`).
 
 Rules for this file: whatever is promised is let go in a `finally`, however a binding ends.
 """
@@ -11,7 +12,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 
+from dray.allocator.beats import GaveUp
+from dray.allocator.running import TimeLimit
+from dray.allocator.stock import Shape
 from dray.api.core import Pod
 from dray.api.resource import ResourceClaim
 from dray.client.caller import TROUBLE
@@ -19,6 +24,8 @@ from dray.client.client import Client
 from dray.client.events import EventRecorder
 from dray.client.failures import ApiError
 from dray.client.leases import Election, LeadershipLost
+from dray.errors import AllocationFault
+from dray.explain import Effort
 from dray.placement.cycle import Placement, Stopwatch, Unplaceable, place
 from dray.placement.negotiation import ReserveClassic, Wait
 from dray.placement.phases import Phase
@@ -26,6 +33,7 @@ from dray.placement.plugins.classic import ClassicResources, next_step, post_fil
 from dray.placement.plugins.devices import Devices, out_of_reach
 from dray.placement.profile import profile_of
 from dray.placement.resources import needs_of
+from dray.placement.searches import Searches
 from dray.placement.subject import PLUGIN, ClaimsSeen, Subject, subject_of
 from dray.placement.verdicts import Verdict
 from dray.scheduler import classic
@@ -37,6 +45,7 @@ from dray.scheduler.hints import DEVICES, ROOM
 from dray.scheduler.metrics import Result
 from dray.scheduler.overlay import Overlay
 from dray.scheduler.queue import GATES, Queue
+from dray.scheduler.searching import DECISION_SECONDS, MANY_WAITING, SearchWorker
 from dray.scheduler.sights import Sights
 from dray.scheduler.telling import Refusal, Teller
 
@@ -64,12 +73,18 @@ class Scheduler:
         self._queue = Queue(
             client.habits.tempo, judge=self._why_not_yet, terms=choices.terms, told=self._moved
         )
-        self._devices = Devices(choices.door, choices.new_share_id, choices.placement.device_spread)
+        self._limit = TimeLimit(self._clock.monotonic, choices.search_seconds)
+        searches = Searches(self._limit, DECISION_SECONDS)
+        self._devices = Devices(choices.door, choices.new_share_id, searches, choices.placement.device_spread)
+        self._searching = SearchWorker(
+            searches, self._clock.monotonic, lambda: self._queue.lengths()[Place.ACTIVE] > 0
+        )
         self._profile = profile_of(choices.placement, [self._devices, ClassicResources()])
         names = frozenset({choices.placement.scheduler_name})
         self._sights = Sights(client, self._overlay, self._queue, self._binder, names)
         self._recorder = EventRecorder(client, choices.placement.scheduler_name, choices.identity)
         self._teller = Teller(client, self._recorder, choices.door, self._sights.latest)
+        self._teller.effort = self._effort
         self._seen = ClaimsSeen(self._overlay.claims.get, self._sights.classic_claim)
         self._room = asyncio.Semaphore(choices.in_flight)
         self._aside: set[str] = set()
@@ -108,7 +123,12 @@ class Scheduler:
         numbers = self.metrics
         numbers.watch(self._queue)
         searches = self._devices.searches
-        numbers.ask(measures.SEARCHES, lambda: [((ending,), count) for ending, count in searches.items()])
+        numbers.ask(
+            measures.SEARCHES, lambda: [((ending,), count) for ending, count in searches.ended.items()]
+        )
+        numbers.ask(measures.SEARCH_SECONDS, lambda: [((), searches.seconds)])
+        numbers.ask(measures.UNFINISHED, lambda: [((), searches.unfinished)])
+        numbers.ask(measures.AWAITING, lambda: [((), self._searching.waiting)])
         numbers.ask(measures.SHAPES, lambda: [((), len(self._overlay.last.groups))])
         numbers.ask(measures.REMEMBERED, self._remembered)
         numbers.ask(measures.CONFLICTS, lambda: [((), self._binder.conflicts)])
@@ -123,6 +143,7 @@ class Scheduler:
         self._queue.recall()
         self._room, self._aside = asyncio.Semaphore(self._choices.in_flight), set()
         async with asyncio.TaskGroup() as writing:
+            writing.create_task(self._searching.run())
             while True:
                 async with self._room:  # leadership may end while nobody is there to be tried
                     entry = await self._queue.next()
@@ -175,12 +196,13 @@ class Scheduler:
 
     async def _try(self, entry: Entry) -> Result:
         """Decide one pod, and do what was decided. Nothing is awaited before the promise is made."""
-        moment = self._queue.moment
-        subject = self._subject(entry.pod, entry.attempts - 1)
-        if isinstance(subject, Verdict):
-            return self._park(entry, subject, moment)
-        found = self._placed(subject)
+        found, moment = await self._decide(entry)
+        if isinstance(found, Verdict):
+            return self._park(entry, found, moment)
+        subject = found.subject
         if isinstance(found, Unplaceable):
+            if found.unfinished:
+                return self._park(entry, found, moment)
             return await self._refused(entry, found, moment)
         reserves: Sequence[ReserveClassic] = ()
         if subject.classic:
@@ -190,6 +212,49 @@ class Scheduler:
                 return await self._proposed(entry, step, moment)
             reserves = step.actions
         return await self._bound(entry, found, reserves)
+
+    async def _decide(self, entry: Entry) -> tuple[Placement | Unplaceable | Verdict, int]:
+        """What becomes of a pod, and the moment of what it was judged by; awaits searches that take long."""
+        worked = 0.0
+        while True:
+            moment = self._queue.moment
+            subject = self._subject(entry.pod, entry.attempts - 1)
+            if isinstance(subject, Verdict):
+                return subject, moment
+            before = self._devices.searches.seconds
+            found = self._placed(replace(subject, worked=worked) if worked else subject)
+            worked += self._devices.searches.seconds - before
+            if isinstance(found, Placement) or not found.unfinished:
+                return found, moment
+            if self._searching.waiting >= MANY_WAITING:
+                return found, moment
+            worked += await self._search(entry, found, moment)
+            if entry.place is not Place.TRYING:
+                return found, moment  # it was deleted, or bound by somebody, meanwhile
+
+    async def _search(self, entry: Entry, undecided: Unplaceable, moment: int) -> float:
+        """Wait for the searches of a pod, which keeps nobody from being placed; the seconds they worked."""
+        question = self._devices.question(undecided.subject, undecided.snapshot)
+        before = question.worked
+        self._step_aside(entry)
+        unfinished = next(each.verdict for each in undecided.refused if each.verdict.unfinished)
+        self._teller.note(entry, unfinished, held=True)
+        wakes = undecided.wakes
+        await self._searching.wait(question, lambda: self._queue.is_stale(entry, moment, wakes))
+        return question.worked - before
+
+    def _effort(self, unplaceable: Unplaceable) -> Effort:
+        """How much work the explanation of a pod may be; searches that were given up are not made again."""
+        try:
+            question = self._devices.question(unplaceable.subject, unplaceable.snapshot)
+        except AllocationFault:
+            return Effort(self._limit)
+
+        def given_up(shape: Shape) -> GaveUp | None:
+            ending = shape.endings.get(question)
+            return ending if isinstance(ending, GaveUp) else None
+
+        return Effort(self._limit, given_up=given_up)
 
     def _placed(self, subject: Subject) -> Placement | Unplaceable:
         self._turn += 1

@@ -33,6 +33,9 @@ PLUGIN_SECONDS = "scheduler_plugin_execution_duration_seconds"
 UNSCHEDULABLE = "scheduler_unschedulable_pods"
 IN_FLIGHT = "dray_scheduler_in_flight_pods"
 SEARCHES = "dray_scheduler_searches_total"
+SEARCH_SECONDS = "dray_scheduler_search_seconds_total"
+UNFINISHED = "dray_scheduler_unfinished_searches"
+AWAITING = "dray_scheduler_pods_awaiting_search"
 SHAPES = "dray_scheduler_node_groups"
 REMEMBERED = "dray_scheduler_cache_entries"
 CONFLICTS = "dray_scheduler_conflicts_total"
@@ -77,6 +80,9 @@ MEASURES = numbers.table(
     ),
     Measure(IN_FLIGHT, Sort.GAUGE, "Pods that are being decided or written"),
     Measure(SEARCHES, Sort.COUNTER, "Searches for devices, by how they ended", ("outcome",)),
+    Measure(SEARCH_SECONDS, Sort.COUNTER, "Seconds of work on searches for devices"),
+    Measure(UNFINISHED, Sort.GAUGE, "Searches for devices that go on between decisions"),
+    Measure(AWAITING, Sort.GAUGE, "Pods that wait for such searches"),
     Measure(SHAPES, Sort.GAUGE, "Groups of nodes that are alike, each of which is judged once"),
     Measure(REMEMBERED, Sort.GAUGE, "What is remembered of devices, nodes and claims", ("cache",)),
     Measure(CONFLICTS, Sort.COUNTER, "Writes that met a newer object, or a ledger that objected"),

@@ -13,6 +13,8 @@
     queue.recall()                 a loop begins anew: whoever was being tried is put back
     queue.wake(signal)             something happened
     queue.moment                   the number of the last signal, for `since`
+    queue.is_stale(entry, since, signals)
+                                   whether something happened to a pod that is being tried for long
     queue.lengths(), queue.unschedulable(), queue.in_flight, queue.get(uid), len(queue)
 
 Theory of operation: every pod is one entry, and an entry is in one place (see `entry`). A new pod is judged
@@ -209,6 +211,11 @@ class Queue:
     def in_flight(self) -> int:
         """How many pods are being tried."""
         return self._counts[Place.TRYING]
+
+    def is_stale(self, entry: Entry, since: int, signals: frozenset[Signal]) -> bool:
+        """Whether trying a pod with what was known at a moment is in vain: it is gone, or another, or one of
+        some signals came since."""
+        return entry.place is not Place.TRYING or entry.stirred or self._heard.after(since, signals)
 
     def lengths(self) -> dict[str, int]:
         """How many pods are pending, by place."""

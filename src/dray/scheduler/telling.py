@@ -24,6 +24,7 @@ from dray.client.client import POD, Client
 from dray.client.events import EventRecorder
 from dray.client.failures import ApiError, Conflict, NotFound
 from dray.clock import timestamp
+from dray.explain import Effort
 from dray.placement.cycle import Unplaceable
 from dray.placement.subject import PLUGIN
 from dray.placement.verdicts import Verdict
@@ -72,6 +73,8 @@ class Teller:
         self._tempo = client.habits.tempo
         self._untold: dict[str, _Untold] = {}
         self._news = asyncio.Event()
+        self.effort: Callable[[Unplaceable], Effort] = lambda _unplaceable: Effort()
+        """Says how much work an explanation may be."""
         self.broken: Callable[[Entry, Exception], None] = lambda _entry, _why: None
         """Told of explanations that failed: people wait for words, and pods must not wait for people."""
 
@@ -143,7 +146,7 @@ class Teller:
             return refusal.reason
         if late:
             return briefly(refusal)
-        steps = finding_words(refusal, self._door)
+        steps = finding_words(refusal, self._door, effort=self.effort(refusal))
         while True:
             began = self._tempo.clock.monotonic()
             try:

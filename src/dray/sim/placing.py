@@ -21,6 +21,7 @@ from dray.allocator.allocate import survey
 from dray.allocator.assemble import assemble
 from dray.allocator.beats import Ending, GaveUp, Solved
 from dray.allocator.contents import Judge
+from dray.allocator.running import TimeLimit
 from dray.allocator.stock import Stock, View
 from dray.allocator.usage import Usage
 from dray.allocator.wants import ask_of, named
@@ -43,6 +44,8 @@ class Limits:
     node: str | None = None
     pods: frozenset[Name] = frozenset()
     claims: frozenset[Name] = frozenset()
+    search: TimeLimit | None = None
+    """How long searches may take; without, they are limited in steps."""
 
     @property
     def everything(self) -> bool:
@@ -154,7 +157,7 @@ class _Run:
             ask = ask_of(self._door.claims(subject.pending), self._stock.classes.get)
         except AllocationFault as fault:
             return NotPlaced(subject, outlook, str(fault))
-        looked_at = list(survey(self._stock, ask, outlook.nodes))
+        looked_at = list(survey(self._stock, ask, outlook.nodes, limit=limits.search))
         best = _best(looked_at)
         if best is None:
             gave_up = any(isinstance(ending, GaveUp) for _, ending in looked_at)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dray.allocator.admit import Admission
+from dray.allocator.running import TimeLimit
 from dray.cluster.inquiry import Inquirer, Inquiry
 from dray.gates import GateSet
 from dray.sim.placing import stock_of
@@ -38,7 +39,7 @@ SMALL = (
 
 def asked(text: str, name: str, kind: str = "pod", only: str | None = None) -> Inquiry:
     cluster, door = bundle(SMALL + text), Admission(GateSet.default())
-    inquirer = Inquirer(cluster, door, stock_of(cluster, door, judge), only)
+    inquirer = Inquirer(cluster, door, stock_of(cluster, door, judge), only, TimeLimit(lambda: 0.0))
     return getattr(inquirer, kind)(("default", name))
 
 

@@ -7,10 +7,9 @@ from collections.abc import Callable
 import msgspec
 
 from dray.allocator.admit import Admission
-from dray.allocator.search import BUDGET
 from dray.api.core import Node
 from dray.api.resource import CapacityRequestPolicy, CapacityRequestPolicyRange, ResourceSlice
-from dray.explain import Diagnosis
+from dray.explain import Diagnosis, Effort
 from dray.values.nodeselector import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
 from dray.values.quantity import Quantity
 from tests.unit.explain.cluster import (
@@ -176,7 +175,7 @@ def thirty_three_asked() -> Diagnosis:
 def gave_up() -> Diagnosis:
     lines = "\n".join(f"gpu-{i} numa={i % 4}" for i in range(12))
     cluster = Cluster().node("node-a", lines).node("node-b", "gpu-0 numa=0 held=ml/old")
-    return cluster.ask(claim(request(count=4), same="numa"), budget=5)
+    return cluster.ask(claim(request(count=4), same="numa"), effort=Effort(budget=5))
 
 
 def unknown_class() -> Diagnosis:
@@ -195,7 +194,7 @@ def told_in_short() -> Diagnosis:
         others = "\n".join(f"nic-{i}-{j} numa={i}" for j in range(i))
         cluster.node(f"node-{i:02}", others, driver="nic.example")
         cluster.node(f"node-{i:02}", "gpu-0 numa=0\ngpu-1 numa=1\ngpu-2 numa=1\ngpu-3 numa=0")
-    return cluster.ask(claim(request(count=3), same="numa"), budget=BUDGET)
+    return cluster.ask(claim(request(count=3), same="numa"))
 
 
 def node_selector_of_several_terms() -> Diagnosis:

@@ -255,7 +255,11 @@ def test_for_an_unknown_class_nothing_is_proposed_when_its_devices_are_in_use():
 
 @pytest.mark.parametrize("name", SITUATIONS)
 def test_without_proof_there_is_no_hint(name, monkeypatch):
-    monkeypatch.setattr(hints_module, "helps", lambda change, node: False)
+    def never(*_):
+        yield
+        return False
+
+    monkeypatch.setattr(hints_module, "helping", never)
     assert SITUATIONS[name]().hints == ()
 
 

@@ -14,12 +14,13 @@ from dray.api.resource import AllocationResult, Device, DeviceRequest, ResourceC
 from dray.placement.plugins.devices import Devices
 from dray.placement.profile import Profile, Weighed
 from dray.placement.resources import needs_of
+from dray.placement.searches import Searches
 from dray.placement.snapshot import Snapshot
 from dray.placement.subject import Subject
 from dray.values.nodeselector import for_node
 from tests.brute import making as make
 from tests.brute.toyjudge import judged
-from tests.property.test_placement_law import OPEN, one_share
+from tests.property.test_placement_law import OPEN, one_share, unlimited
 from tests.unit.placement.seats import node
 
 CLASS = make.device_class("any")
@@ -67,13 +68,13 @@ def having(asked: ResourceClaim, *devices: str, where: str = "") -> ResourceClai
     return replace(asked, status=replace(asked.status, allocation=allocation))
 
 
-def wanting(*claims: ResourceClaim, name: str = "p", attempts: int = 0) -> Subject:
+def wanting(*claims: ResourceClaim, name: str = "p", attempts: int = 0, worked: float = 0.0) -> Subject:
     """A pod with claims."""
     pod = Pod(metadata=ObjectMeta(name=name, namespace="ml", uid=f"uid-{name}"), spec=PodSpec())
-    return Subject(pod, needs_of(pod), claims, attempts=attempts)
+    return Subject(pod, needs_of(pod), claims, attempts=attempts, worked=worked)
 
 
-def devices_only() -> tuple[Devices, Profile]:
+def devices_only(searches: Searches | None = None) -> tuple[Devices, Profile]:
     """The plugin for devices, and a profile of nothing else."""
-    plugin = Devices(OPEN, one_share)
+    plugin = Devices(OPEN, one_share, searches or unlimited())
     return plugin, Profile((Weighed(plugin, 2),))

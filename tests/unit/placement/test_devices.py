@@ -7,7 +7,6 @@ from msgspec.structs import replace
 
 from dray.placement.cycle import Placement, Unplaceable, place, refusals
 from dray.placement.phases import Opinion, between, by_most
-from dray.placement.plugins import devices
 from dray.placement.profile import PLUGINS, Choices, Normalization
 from dray.placement.verdicts import Signal, Topic, Verdict
 from tests.brute import making as make
@@ -176,7 +175,7 @@ def test_pods_that_ask_the_same_are_searched_for_once_per_shape() -> None:
     snapshot = cluster({"a": models("x"), "b": models("x"), "c": models("x", "x")})
     for number in range(5):
         place(snapshot, wanting(claim(name=f"c{number}"), name=f"p{number}"), profile, turn=number)
-    assert sum(plugin.searches.values()) == 2
+    assert sum(plugin.searches.ended.values()) == 2
 
 
 def test_a_class_that_changed_is_asked_anew() -> None:
@@ -187,46 +186,3 @@ def test_a_class_that_changed_is_asked_anew() -> None:
     changed = snapshot.changed(snapshot.stock.with_classes((never,)), {})
     assert isinstance(place(changed, wanting(claim()), profile), Unplaceable)
     assert isinstance(place(snapshot, wanting(claim()), profile), Placement)
-
-
-def test_a_search_that_was_given_up_is_tried_again_with_more_patience(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(devices, "BUDGET", 2)
-    _, profile = devices_only()
-    snapshot, asked = cluster({"a": models(*"xxxxxx")}), claim(make.request("r", 6))
-    first = place(snapshot, wanting(asked), profile)
-    assert isinstance(first, Unplaceable)
-    assert first.again
-    (refused,) = first.refused
-    assert refused.verdict.reason == (
-        "the search for devices for claim ml/c was given up; it is tried again, with more patience"
-    )
-    assert isinstance(place(snapshot, wanting(asked, attempts=3), profile), Placement)
-
-
-def test_hard_nodes_keep_a_pod_from_an_easy_one_for_a_while_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(devices, "BUDGET", 10)
-    monkeypatch.setattr(devices, "MOST_PATIENCE", 1)
-    plugin, profile = devices_only()
-    hard = {f"hard-{number}": models(*"x" * (20 + number)) for number in range(3)}
-    # Where there are enough devices the first alternative takes more steps than anybody has patience for.
-    few = make.first_of("r", ("many", make.asking(20)), ("one", make.asking(1)))
-    snapshot = cluster({**hard, "easy": models("x")})
-    asked = claim(few)
-    ends = [place(snapshot, wanting(asked, attempts=tries), profile) for tries in range(4)]
-    assert isinstance(ends[0], Unplaceable)
-    assert plugin.searches["GaveUp"] > devices.MOST_GIVEN_UP
-    last = ends[-1]
-    assert isinstance(last, Placement)
-    assert last.seat.name == "easy"
-
-
-def test_one_pod_gives_up_a_few_searches_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(devices, "BUDGET", 2)
-    plugin, profile = devices_only()
-    snapshot = cluster({f"n{number}": models(*"x" * (4 + number)) for number in range(6)})
-    found = place(snapshot, wanting(claim(make.request("r", 4))), profile)
-    assert isinstance(found, Unplaceable)
-    assert plugin.searches == {"GaveUp": devices.MOST_GIVEN_UP}
-    assert {name for each in found.refused for name in each.nodes} == snapshot.seats.keys()

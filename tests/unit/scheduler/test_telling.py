@@ -265,7 +265,7 @@ def test_others_work_between_the_steps_of_an_explanation(monkeypatch: pytest.Mon
     steps: list[float] = []
 
     async def play(scene: Scene) -> None:
-        def slow(*_: object) -> Steps[str]:
+        def slow(*_: object, **_more: object) -> Steps[str]:
             for _step in range(3):
                 steps.append(scene.time.clock.monotonic())
                 scene.time.clock.advance(0.1)

@@ -5,29 +5,29 @@ claims ask together is normalised once for all pods that ask the same, and every
 once for it; both are remembered, as pods of one template come by the hundreds and shapes come back. The score
 is the rank of KEP-4816: for every request with alternatives, the earlier the better.
 
-Rules for this file: a search that was given up is never remembered, and after a few of them in one cycle the
-other shapes are not tried: one pod must not hold up all others. The next attempt has more patience.
+A search takes its time (see `searches`). A shape whose search goes on is refused as `unfinished`, and so it
+is not refused for good. When the time for one attempt is used up, searches that go on and those that were not
+begun are given up, and the pod is tried again.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from dray.allocator.admit import Admission
-from dray.allocator.allocate import outcome
 from dray.allocator.assemble import assemble
 from dray.allocator.beats import Ending, Exhausted, GaveUp, Pick, Solved
-from dray.allocator.search import BUDGET
 from dray.allocator.stock import Shape
-from dray.allocator.wants import Ask, ask_of, named
+from dray.allocator.wants import ask_of, named
 from dray.api.core import Node
 from dray.api.jsontext import write_json
-from dray.api.resource import DeviceClass, ResourceClaim
+from dray.api.resource import ResourceClaim
 from dray.errors import AllocationFault
+from dray.explain.words import how_far
 from dray.placement.phases import Given, Opinion, Spread, between
+from dray.placement.searches import Question, Searches
 from dray.placement.snapshot import Seat, Snapshot
 from dray.placement.subject import PLUGIN, Subject
 from dray.placement.verdicts import Signal, Topic, Verdict
@@ -37,12 +37,7 @@ from dray.values.nodeselector import NODE_NAME, NodeSelector
 FIRST_CHOICE: Final = 8
 """What a request earns a node when it gets its first alternative; every further one earns one less."""
 ASKS: Final = Bound("what claims ask for", 512, "the scheduler")
-ENDINGS: Final = Bound("endings of searches", 64, "a shape")
 REACHED: Final = Bound("nodes of selectors", 64, "the scheduler")
-MOST_GIVEN_UP: Final = 2
-"""Searches that may be given up in a first cycle before the shapes that are left are not tried; one more with
-every attempt, so that hard shapes do not keep a pod from an easy one for ever."""
-MOST_PATIENCE: Final = 16
 
 _DEVICES = Signal(Topic.DEVICES)
 _NODES = Signal(Topic.NODES)
@@ -69,24 +64,15 @@ def out_of_reach(claims: Sequence[ResourceClaim], node: Node) -> ResourceClaim |
 
 
 @dataclass(slots=True, eq=False)
-class _Known:
-    """What is asked. How the search for it ended on a shape is kept with the shape, and goes with it."""
-
-    ask: Ask
-    classes: dict[str, DeviceClass]
-
-
-@dataclass(slots=True, eq=False)
 class Devices:
     """The plugin."""
 
     door: Admission
     new_share_id: Callable[[], str]
+    searches: Searches
     spread: Spread = between
     name: str = PLUGIN
-    searches: Counter[str] = field(default_factory=Counter)
-    """Searches made, by how they ended."""
-    _known: dict[tuple[bytes, ...], _Known] = field(default_factory=dict)
+    _questions: dict[tuple[bytes, ...], Question] = field(default_factory=dict)
     _reached: dict[NodeSelector, frozenset[str]] = field(default_factory=dict)
     _reached_of: object = None
     """The nodes that `_reached` is about."""
@@ -94,7 +80,7 @@ class Devices:
     @property
     def remembered(self) -> int:
         """How many different asks of claims are remembered."""
-        return len(self._known)
+        return len(self._questions)
 
     def opinion(self, subject: Subject, snapshot: Snapshot) -> Opinion | Verdict | None:
         """What it thinks of a pod."""
@@ -104,12 +90,11 @@ class Devices:
         if not subject.pending:
             return Opinion(names, elsewhere) if names is not None else None
         try:
-            known = self._asked(subject, snapshot)
+            question = self.question(subject, snapshot)
         except AllocationFault as fault:
             return Verdict(self.name, str(fault), _wakes(subject))
-        trial = _Trial(self, known, subject, snapshot)
-        minds_rank = any(len(choice.wants) > 1 for choice in known.ask.choices)
-        score = trial.score if minds_rank else None
+        trial = _Trial(self, question, subject, snapshot)
+        score = trial.score if minds_rank(question) else None
         return Opinion(names, elsewhere, trial.filter, score, self.spread, reserve=trial.reserve)
 
     def _reachable(
@@ -141,46 +126,76 @@ class Devices:
             known = REACHED.keep(self._reached, where, frozenset(found))
         return known
 
-    def _asked(self, subject: Subject, snapshot: Snapshot) -> _Known:
+    def question(self, subject: Subject, snapshot: Snapshot) -> Question:
+        """What a pod asks for; pods that ask the same have the same question.
+
+        Raises `AllocationFault` for a claim that no node could ever answer.
+        """
         key = tuple([encode_spec(claim) for claim in subject.pending])
-        known, classes = self._known.get(key), snapshot.stock.classes
+        known, classes = self._questions.get(key), snapshot.stock.classes
         if known is None or any(classes.get(name) is not used for name, used in known.classes.items()):
             ask = ask_of(self.door.claims(subject.pending), classes.get)
-            known = ASKS.keep(self._known, key, _Known(ask, dict(ask.classes)))
+            known = ASKS.keep(self._questions, key, Question(ask, dict(ask.classes)))
         return known
+
+
+def minds_rank(question: Question) -> bool:
+    """Whether nodes are ranked for a question: requests with alternatives get better ones on some."""
+    return any(len(choice.wants) > 1 for choice in question.ask.choices)
 
 
 class _Trial:
     """One pod in one cycle."""
 
-    def __init__(self, plugin: Devices, known: _Known, subject: Subject, snapshot: Snapshot) -> None:
+    def __init__(self, plugin: Devices, question: Question, subject: Subject, snapshot: Snapshot) -> None:
         self._plugin = plugin
-        self._known = known
+        self._searches = plugin.searches
+        self._question = question
         self._subject = subject
         self._snapshot = snapshot
-        self._budget = BUDGET * min(2**subject.attempts, MOST_PATIENCE)
+        self._patience = self._searches.patience(subject.attempts)
+        self._left = self._searches.limit.total - subject.worked
+        """Seconds of work that are left to this attempt, and below to this decision."""
+        self._left_now = self._searches.at_once
         self._endings: dict[Shape, Ending] = {}
-        """How the search ended in this cycle, whatever is forgotten elsewhere."""
-        self._given_up: list[GaveUp] = []
-        self._verdicts: dict[type, Verdict] = {}
+        """How searches ended for this cycle, whatever is forgotten elsewhere."""
+        self._verdicts: dict[object, Verdict] = {}
 
     def filter(self, seat: Seat) -> Verdict | None:
         ending = self._ending(seat.likeness.shape)
         if isinstance(ending, Solved):
             return None
-        verdict = self._verdicts.get(type(ending))
+        kind = ending if isinstance(ending, GaveUp) else type(ending)
+        verdict = self._verdicts.get(kind)
         if verdict is None:
-            verdict = self._verdicts[type(ending)] = self._verdict(ending)
+            verdict = self._verdicts[kind] = self._verdict(ending)
         return verdict
 
-    def _verdict(self, ending: Ending) -> Verdict:
+    def _verdict(self, ending: Ending | None) -> Verdict:
         plugin, pending = self._plugin.name, self._subject.pending
         claims = f"claim{'s' if len(pending) > 1 else ''} {', '.join(map(named, pending))}"
+        if ending is None:
+            text = f"devices for {claims} are still being searched for"
+            return Verdict(plugin, text, _wakes(self._subject), again=True, unfinished=True)
         if isinstance(ending, GaveUp):
-            text = f"the search for devices for {claims} was given up; it is tried again, with more patience"
-            return Verdict(plugin, text, again=True, searched=True)
+            return self._given_up(ending, claims)
         said = "no devices for" if isinstance(ending, Exhausted) else "a device cannot be judged for"
         return Verdict(plugin, f"{said} {claims}", _wakes(self._subject), searched=True)
+
+    def _given_up(self, ending: GaveUp, claims: str) -> Verdict:
+        """A search that was given up is tried again as long as it gets more time than it had."""
+        plugin = self._plugin.name
+        if not ending.steps:
+            text = (
+                f"devices for {claims} were not searched for: the time of this attempt went into other nodes"
+            )
+            return Verdict(plugin, f"{text}; they are tried next time", again=True, searched=True)
+        text = f"the search for devices for {claims} was given up {_how_far(ending)}"
+        if self._searches.is_final(ending):
+            wakes = _wakes(self._subject)
+            text += "; it is tried again when devices change, a longer --search-timeout gives it more time"
+            return Verdict(plugin, text, wakes, searched=True)
+        return Verdict(plugin, f"{text}; it is tried again, with more time", again=True, searched=True)
 
     def score(self, seat: Seat) -> int:
         ending = self._ending(seat.likeness.shape)
@@ -191,25 +206,39 @@ class _Trial:
         ending = self._ending(seat.likeness.shape)
         assert isinstance(ending, Solved)
         view = self._snapshot.stock.seen_from(seat.node)
-        given = assemble(self._known.ask, view, ending.picks, new_share_id=self._plugin.new_share_id)
+        given = assemble(self._question.ask, view, ending.picks, new_share_id=self._plugin.new_share_id)
         return tuple(zip(self._subject.pending, given, strict=True))
 
-    def _ending(self, shape: Shape) -> Ending:
-        known = self._endings.get(shape) or shape.endings.get(self._known)
-        if known is None and len(self._given_up) >= MOST_GIVEN_UP + self._subject.attempts:
-            known = self._given_up[0]
-        ending: Ending = known or self._searched(shape)
-        self._endings[shape] = ending
+    def _ending(self, shape: Shape) -> Ending | None:
+        """How the search on a shape ended; None while it goes on."""
+        ending = self._endings.get(shape)
+        if ending is None:
+            ending = self._searches.known(self._question, shape, self._patience) or self._searched(shape)
+            if ending is not None:
+                self._endings[shape] = ending
         return ending
 
-    def _searched(self, shape: Shape) -> Ending:
-        ending = outcome(self._known.ask, shape, self._budget)
-        self._plugin.searches[type(ending).__name__] += 1
-        if isinstance(ending, GaveUp):
-            self._given_up.append(ending)
-            return ending
-        ENDINGS.keep(shape.endings, self._known, ending)
-        return ending
+    def _searched(self, shape: Shape) -> Ending | None:
+        searches, question = self._searches, self._question
+        seconds = min(self._left, self._left_now, searches.at_once / 3)
+        # What was begun goes on elsewhere: the time of this decision is for shapes that may be easy.
+        if seconds > 0 and not (searches.is_sliced and searches.is_begun(question, shape)):
+            before = question.worked
+            ending = searches.run(question, shape, seconds, self._patience)
+            spent = question.worked - before
+            self._left -= spent
+            self._left_now -= spent
+            if ending is not None:
+                return ending
+        if self._left <= 0:
+            return searches.give_up(question, shape)
+        searches.want(question, shape, self._patience)
+        return None
+
+
+def _how_far(ending: GaveUp) -> str:
+    request = ending.stuck.want.name if ending.stuck is not None else ""
+    return how_far(ending.steps, ending.seconds, ending.found, ending.wanted, request)
 
 
 def encode_spec(claim: ResourceClaim) -> bytes:

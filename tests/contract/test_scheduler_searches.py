@@ -1,0 +1,138 @@
+"""The scheduler against a real server while a search takes longer than anybody has time for."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from functools import partial
+
+from dray.client.leases import LEASE, Timing
+from dray.scheduler.choices import LEASE as LEASE_NAME
+from dray.scheduler.choices import LEASE_NAMESPACE
+from dray.scheduler.loop import Scheduler
+from tests.contract.controlled import by_name, pod
+from tests.contract.scheduled import (
+    DRIVER,
+    Document,
+    Place,
+    asks,
+    devices_of,
+    exactly,
+    impatient,
+    node,
+    place,
+    way,
+)
+
+__all__ = ["impatient", "way"]
+
+TWO_SECONDS = Timing(lease=2.0, renew_deadline=1.5, retry=0.2)
+AN_HOUR = 3600.0
+EASY = 'device.attributes["gpu.example.com"].kind == "easy"'
+HARD = 'device.attributes["gpu.example.com"].kind == "hard"'
+VALUES, WANTED, DEVICES = 28, 26, 128
+
+
+def hard_devices() -> list[Document]:
+    """Devices with three attributes each: to find many of which no two agree in any is three-dimensional
+    matching, for which nobody knows a fast way."""
+    chance = random.Random(1)
+    return [
+        {
+            "name": f"gpu-{number}",
+            "attributes": {
+                "kind": {"string": "hard"},
+                **{name: {"int": chance.randrange(VALUES)} for name in "abc"},
+            },
+        }
+        for number in range(DEVICES)
+    ]
+
+
+def hard_claim(name: str) -> Document:
+    constraints = [{"distinctAttribute": f"{DRIVER}/{each}"} for each in "abc"]
+    return asks(exactly("gpu", HARD, count=WANTED), name=name, made=False, constraints=constraints)
+
+
+async def make_cluster(here: Place, easy: int) -> None:
+    """A node whose devices are hard to choose from, and one with some that are not."""
+    await here.cluster(0)
+    await here.make(node("node-hard"), devices_of("node-hard", *hard_devices()))
+    others = [{"name": f"gpu-{n}", "attributes": {"kind": {"string": "easy"}}} for n in range(easy)]
+    await here.make(node("node-easy"), devices_of("node-easy", *others))
+
+
+async def is_searching(scheduler: Scheduler) -> bool:
+    return scheduler._searching.waiting > 0
+
+
+async def lease_of(here: Place) -> Document:
+    found = await here.client.get(LEASE, LEASE_NAME, LEASE_NAMESPACE)
+    spec: Document = found["spec"]
+    return spec
+
+
+async def test_a_search_without_end_keeps_nobody_from_leading_and_placing(way, tmp_path):
+    async with (
+        place(way, tmp_path) as here,
+        here.scheduling(elect=True, identity="only", timing=TWO_SECONDS, search_seconds=AN_HOUR) as scheduler,
+    ):
+        await make_cluster(here, easy=10)
+        await here.make(hard_claim("hard"), pod("hard", by_name("hard")))
+        await here.until(partial(is_searching, scheduler), bool)
+        first = await lease_of(here)
+        for number in range(10):
+            await here.make(asks(exactly("gpu", EASY), name=f"c{number}", made=False))
+            await here.make(pod(f"p{number}", by_name(f"c{number}")))
+        await here.until_bound(*(f"p{number}" for number in range(10)))
+        renewals = {first["renewTime"]}
+        while len(renewals) < 12:  # for longer than the lease holds
+            lease = await here.until(partial(lease_of, here), lambda now: now["renewTime"] not in renewals)
+            renewals.add(lease["renewTime"])
+        last = await lease_of(here)
+        assert (last["holderIdentity"], last["leaseTransitions"]) == ("only", 0)
+        assert last["acquireTime"] == first["acquireTime"]
+        await here.until_refused("hard", "devices for claim default/hard are still being searched for")
+        assert await is_searching(scheduler)
+        assert scheduler._devices.searches.ended["GaveUp"] == 0
+        assert not (await here.pod("hard")).spec.node_name
+
+
+async def test_a_search_that_was_given_up_says_how_far_it_came_and_is_not_made_again(tmp_path):
+    async with place("inside", tmp_path) as here, here.scheduling(search_seconds=0.05) as scheduler:
+        await make_cluster(here, easy=0)
+        await here.make(hard_claim("hard"), pod("hard", by_name("hard")))
+        await here.until_refused("hard", "gave up after", f"of {WANTED} devices found", "--search-timeout")
+        searches = scheduler._devices.searches
+        given_up, worked = searches.ended["GaveUp"], searches.seconds
+        assert given_up <= 4  # once with every doubling
+        await here.make(hard_claim("same"), pod("same", by_name("same")))
+        await here.until_refused("same", "gave up after")
+        assert searches.ended["GaveUp"] == given_up
+        assert searches.seconds == worked
+
+
+async def test_a_pod_that_is_deleted_while_it_is_searched_for_costs_no_more(tmp_path):
+    async with place("inside", tmp_path) as here, here.scheduling(search_seconds=AN_HOUR) as scheduler:
+        await make_cluster(here, easy=1)
+        await here.make(hard_claim("hard"), pod("hard", by_name("hard")))
+        await here.until(partial(is_searching, scheduler), bool)
+        await here.delete("hard")
+        await here.until(partial(is_searching, scheduler), lambda still: not still)
+        assert scheduler._devices.searches.unfinished == 0
+
+
+async def test_devices_that_come_while_a_search_goes_on_are_found(tmp_path):
+    async with place("inside", tmp_path) as here, here.scheduling(search_seconds=AN_HOUR) as scheduler:
+        await make_cluster(here, easy=1)
+        await here.make(hard_claim("hard"), pod("hard", by_name("hard")))
+        await here.until(partial(is_searching, scheduler), bool)
+        free = [
+            {"name": f"gpu-{n}", "attributes": {"kind": {"string": "hard"}, **{x: {"int": n} for x in "abc"}}}
+            for n in range(WANTED)
+        ]
+        await here.make(node("node-free"), devices_of("node-free", *free))
+        (bound,) = await here.until_bound("hard")
+        assert bound.spec.node_name == "node-free"
+        await asyncio.sleep(0)
+        assert not await is_searching(scheduler)
