@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import random
 from functools import partial
 
 from dray.client.leases import LEASE, Timing
 from dray.scheduler.choices import LEASE as LEASE_NAME
 from dray.scheduler.choices import LEASE_NAMESPACE
 from dray.scheduler.loop import Scheduler
+from tests.brute.hard import WANTED, hard_constraints, hard_devices
 from tests.contract.controlled import by_name, pod
 from tests.contract.scheduled import (
     DRIVER,
@@ -30,34 +30,18 @@ TWO_SECONDS = Timing(lease=2.0, renew_deadline=1.5, retry=0.2)
 AN_HOUR = 3600.0
 EASY = 'device.attributes["gpu.example.com"].kind == "easy"'
 HARD = 'device.attributes["gpu.example.com"].kind == "hard"'
-VALUES, WANTED, DEVICES = 28, 26, 128
-
-
-def hard_devices() -> list[Document]:
-    """Devices with three attributes each: to find many of which no two agree in any is three-dimensional
-    matching, for which nobody knows a fast way."""
-    chance = random.Random(1)
-    return [
-        {
-            "name": f"gpu-{number}",
-            "attributes": {
-                "kind": {"string": "hard"},
-                **{name: {"int": chance.randrange(VALUES)} for name in "abc"},
-            },
-        }
-        for number in range(DEVICES)
-    ]
 
 
 def hard_claim(name: str) -> Document:
-    constraints = [{"distinctAttribute": f"{DRIVER}/{each}"} for each in "abc"]
-    return asks(exactly("gpu", HARD, count=WANTED), name=name, made=False, constraints=constraints)
+    asked = exactly("gpu", HARD, count=WANTED)
+    return asks(asked, name=name, made=False, constraints=hard_constraints(DRIVER))
 
 
 async def make_cluster(here: Place, easy: int) -> None:
     """A node whose devices are hard to choose from, and one with some that are not."""
     await here.cluster(0)
-    await here.make(node("node-hard"), devices_of("node-hard", *hard_devices()))
+    hard = hard_devices(kind={"string": "hard"})
+    await here.make(node("node-hard"), devices_of("node-hard", *hard))
     others = [{"name": f"gpu-{n}", "attributes": {"kind": {"string": "easy"}}} for n in range(easy)]
     await here.make(node("node-easy"), devices_of("node-easy", *others))
 

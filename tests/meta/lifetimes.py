@@ -69,7 +69,11 @@ _FEW: dict[str, tuple[str, ...]] = {
         "server/cache.py:Cache._listeners",
         "telemetry/metrics.py:Metrics._asked",
     ),
-    "counts of a few states": ("scheduler/queue.py:Queue._counts", "server/gate.py:Gate.in_flight"),
+    "counts of a few states": (
+        "placement/searches.py:Searches.ended",
+        "scheduler/queue.py:Queue._counts",
+        "server/gate.py:Gate.in_flight",
+    ),
     "its length is checked before something is put in": (
         "client/reading.py:Reader.unknown",
         "server/webhooks/telling.py:Telling._names",

@@ -67,9 +67,7 @@ def telling(ask: Ask, shape: Shape, effort: Effort, patience: int = PATIENCE) ->
     if not patience and given_up is None:
         tale = yield from _listening(ask, shape, effort, effort.budget)
         return tale
-    tale = yield from _listening(
-        ask, shape, effort, min(patience or PATIENCE, effort.budget), prune=False
-    )
+    tale = yield from _listening(ask, shape, effort, min(patience or PATIENCE, effort.budget), prune=False)
     if given_up is not None and isinstance(tale.ending, GaveUp | Solved):
         # Also where these steps happen to find devices: whoever gave up did not.
         most = max([given_up.found, *(len(halt.picks) for halt in tale.furthest)])

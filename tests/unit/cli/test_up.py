@@ -58,6 +58,7 @@ def chosen(**more: Any) -> dict[str, Any]:
         "runtime": "process",
         "rootfs": None,
         "profile": None,
+        "search_timeout": 2.0,
         "data_dir": Path("d"),
         "store": "",
         "host": "127.0.0.1",
@@ -82,4 +83,5 @@ def test_a_component_may_have_gates_of_its_own() -> None:
 
 def test_only_clusters_that_share_a_store_elect() -> None:
     assert not up._options(chosen()).scheduler.elect
+    assert up._options(chosen()).scheduler.search_seconds == 2.0
     assert up._options(chosen(store="etcd://127.0.0.1:2379/x")).controller.elect

@@ -144,15 +144,12 @@ def test_what_does_not_end_in_one_decision_goes_on_elsewhere() -> None:
     assert first.refused[0].verdict.reason == "devices for claim ml/c are still being searched for"
     searches, question = plugin.searches, question_of(plugin)
     assert searches.unfinished == 1
-    slices = 0
-    while question.wanted:
-        worked = searches.work(3)
-        assert worked is not None
-        assert worked[0] is question
-        slices += 1
-    assert slices > 3
-    assert isinstance(worked[1], Solved)
-    assert searches.work(3) is None
+    slices = []
+    while (worked := searches.work(3)) is not None:
+        slices.append(worked)
+    assert {asked for asked, _ in slices} == {question}
+    assert len(slices) > 3
+    assert [type(ending).__name__ for _, ending in slices[-2:]] == ["NoneType", "Solved"]
     assert isinstance(place(snapshot, wanting(MANY), profile), Placement)
 
 
