@@ -36,6 +36,9 @@ def _taken(capacity: DeviceCapacity, asked: Fraction | None) -> Fraction | None:
     if asked is None and rule.default is not None:
         return _exact(rule.default)
     amount = _exact(capacity.value) if asked is None else _rounded(rule, asked)
+    stepped = rule.valid_range is not None and rule.valid_range.step is not None
+    if asked is not None and not stepped and rule.default is not None and amount == _exact(rule.default):
+        return amount
     return amount if _is_allowed(rule, amount) else None
 
 
@@ -53,8 +56,6 @@ def _rounded(rule: CapacityRequestPolicy, asked: Fraction) -> Fraction:
 
 
 def _is_allowed(rule: CapacityRequestPolicy, amount: Fraction) -> bool:
-    if rule.default is not None and amount == _exact(rule.default):
-        return True
     limits = rule.valid_range
     if limits is None:
         return not rule.valid_values or amount in [_exact(value) for value in rule.valid_values]

@@ -26,6 +26,10 @@ ODD = [
     # a range without a least amount has no grid, but still a most (the API wants one; Kubernetes panics)
     (capacity(10, policy(1, most=5, step=2)), "2", "2"),
     (capacity(10, policy(1, most=5, step=2)), "6", POLICY),
+    # a default above the most: it can be had by saying nothing, or by its very amount, but not by steps
+    (capacity(7, policy(7, least=1, most=3, step=3)), None, "7"),
+    (capacity(7, policy(7, least=1, most=3, step=3)), "6", POLICY),
+    (capacity(7, policy(7, least=1, most=3)), "7", "7"),
     # a default above the whole (the API refuses it)
     (capacity(10, policy(20)), None, SHORT),
 ]

@@ -57,9 +57,11 @@ def _rounded(name: str, capacity: DeviceCapacity, asked: int | None) -> int | Re
         taken: int | Refusal = whole if default is None else default
     else:
         taken = asked if policy is None else _by_policy(name, policy, asked)
-    if policy is None or isinstance(taken, Refusal) or taken == default:
+    if policy is None or isinstance(taken, Refusal):
         return taken
-    return _allowed(name, policy, taken)
+    # The default may break its own policy. An amount that steps led to is another one, though it is the same.
+    stepped = asked is not None and policy.valid_range is not None and policy.valid_range.step is not None
+    return taken if taken == default and not stepped else _allowed(name, policy, taken)
 
 
 def _by_policy(name: str, policy: CapacityRequestPolicy, asked: int) -> int | Refusal:

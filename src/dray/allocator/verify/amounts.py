@@ -39,17 +39,22 @@ def _unasked(capacity: DeviceCapacity) -> Fraction | None:
 def _rounded(capacity: DeviceCapacity, asked: Fraction) -> Fraction | None:
     """The smallest amount the policy allows that is not less than what is asked."""
     policy = capacity.request_policy
-    amount = asked
-    if policy is not None and policy.valid_range is not None and policy.valid_range.min is not None:
-        amount = _on_grid(policy.valid_range, asked)
-    elif policy is not None:
+    if policy is None:
+        return asked
+    limits = policy.valid_range
+    if limits is not None and limits.min is not None:
+        amount = _on_grid(limits, asked)
+    else:
         amount = min((exact(v) for v in policy.valid_values if exact(v) >= asked), default=asked)
-    return _if_allowed(policy, amount)
+    # Only who asks for the very default may have it against the policy, not who comes to it by steps.
+    is_default = policy.default is not None and amount == exact(policy.default)
+    stepped = limits is not None and limits.step is not None
+    return amount if is_default and not stepped else _if_allowed(policy, amount)
 
 
 def _if_allowed(policy: CapacityRequestPolicy | None, amount: Fraction) -> Fraction | None:
-    """The amount when a policy allows it: its default always, else what its range or its values say."""
-    if policy is None or (policy.default is not None and amount == exact(policy.default)):
+    """The amount when the range or the values of a policy allow it."""
+    if policy is None:
         return amount
     limits = policy.valid_range
     if limits is None:
