@@ -7,7 +7,7 @@ interesting reason. All chance comes from the `Random` that is handed in; hypoth
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from random import Random
 from typing import Any, NamedTuple, TypeVar
 
@@ -43,7 +43,7 @@ TIGHT = {"counters": 0.5, "attributes": 0.7, "alternatives": 0.4, "all": 0.25, "
 
 DRIVERS = ("gpu.example", "nic.example")
 ZONES = {"n1": {"zone": "z1", "rack": "r1"}, "n2": {"zone": "z2", "rack": "r1"}}
-ODDITIES = ("old", "old", "new", "disagrees", "twice", "unequal", "short")
+ODDITIES = ("old", "old", "new", "disagrees", "twice", "unequal", "short", "namesake", "namesake")
 """What can be odd about a pool."""
 
 
@@ -64,12 +64,12 @@ LARGE = Size(devices=12, requests=7)
 class Chance:
     """A source of chance with a few words of its own, and the features of one problem."""
 
-    def __init__(self, source: Random, size: Size) -> None:
+    def __init__(self, source: Random, size: Size, always: Collection[str] = ()) -> None:
         self.source = source
         self.size = size
         self.is_tight = self.happens(0.35)
         odds = TIGHT if self.is_tight else FEATURES
-        self.features = {name for name, often in odds.items() if self.happens(often)}
+        self.features = {name for name, often in odds.items() if self.happens(often)} | {*always}
 
     def happens(self, odds: float) -> bool:
         return self.source.random() < odds
@@ -84,9 +84,9 @@ class Chance:
         return feature in self.features and self.happens(odds)
 
 
-def draw(source: Random, size: Size = SMALL) -> Problem:
-    """One problem."""
-    chance = Chance(source, size)
+def draw(source: Random, size: Size = SMALL, always: Collection[str] = ()) -> Problem:
+    """One problem; `always` are features that it uses in any case."""
+    chance = Chance(source, size, always)
     slices = _Shelves(chance).filled()
     nodes = [make.node("n1", **ZONES["n1"])]
     if chance.uses("two_nodes"):
@@ -133,7 +133,7 @@ class _Shelves:
             "driver": driver,
             "pool": pool,
             "generation": chance.up_to(2, 1),
-            "count": len(pages) + counters + (odd in ("short", "disagrees", "twice", "unequal")),
+            "count": len(pages) + counters + (odd in ("short", "disagrees", "twice", "unequal", "namesake")),
             "pool_priority": self._priority(),
         }
         found = [
@@ -291,6 +291,7 @@ class _Shelves:
             "new": ({"generation": said["generation"] + 1}, elsewhere, ()),
             "disagrees": ({"count": said["count"] + 1}, elsewhere, ()),
             "twice": ({}, {"node_name": "n1"}, page.spec.devices[:1]),
+            "namesake": ({}, elsewhere, page.spec.devices[:1]),
             "unequal": ({"pool_priority": 7}, elsewhere, ()),
         }
         if odd not in changes:

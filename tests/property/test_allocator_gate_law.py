@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dray.allocator import admit
 from dray.allocator.admit import admit_claims, admit_slices
 from dray.allocator.verify import Given, verify
 from dray.allocator.verify import Rule as VerifiedRule
@@ -97,21 +98,47 @@ def test_claims_behind_a_closed_gate_are_refused_or_as_if_never_written(gate, da
 
 ACCOUNTS = {VerifiedRule.IN_USE, VerifiedRule.TWICE, VerifiedRule.CAPACITY, VerifiedRule.COUNTERS}
 
+HELD = ("held", "counters", "shares", "binding", "per_device")
+"""Features of problems in which closing a gate could make somebody forget what is held."""
 
-@pytest.mark.parametrize("gate", GATES)
-@given(problem=problems)
-def test_closing_a_gate_never_makes_more_available(gate, problem):
-    """What is allocated behind a closed gate takes nothing twice, seen with every gate open."""
+held_problems = st.randoms(use_true_random=False).map(lambda source: draw(source, always=HELD))
+
+
+def handed_out_twice(gate, problem):
+    """What an allocation behind a closed gate takes that is held, seen with every gate open."""
     gates = without(gate)
     claims, fault = at_the_door(problem.claims, gates)
     if fault:
-        return
+        return []
     slices = admit_slices(problem.slices, gates)
     admitted = world(slices, *claims, held=problem.held, classes=problem.classes, nodes=problem.nodes)
     found = results_of(admitted)
-    if found is not None:
-        seen_open = Given(problem.slices, problem.classes, problem.held, problem.node, judged)
-        assert not [said for said in verify(seen_open, claims, found) if said.rule in ACCOUNTS]
+    if found is None:
+        return []
+    seen_open = Given(problem.slices, problem.classes, problem.held, problem.node, judged)
+    return [said for said in verify(seen_open, claims, found) if said.rule in ACCOUNTS]
+
+
+@pytest.mark.parametrize("gate", GATES)
+@given(problem=problems | held_problems)
+def test_closing_a_gate_never_makes_more_available(gate, problem):
+    assert handed_out_twice(gate, problem) == []
+
+
+def forgetting(admitted, published, closed):
+    """Admission as it must not be: devices that need a closed gate are left out of their slices."""
+    kept = tuple(
+        now
+        for now, before in zip(admitted.spec.devices, published.spec.devices, strict=False)
+        if not before.binding_conditions
+    )
+    return msgspec.structs.replace(admitted, spec=msgspec.structs.replace(admitted.spec, devices=kept))
+
+
+def test_the_law_finds_an_admission_that_forgets(monkeypatch):
+    monkeypatch.setattr(admit, "_withholding", forgetting)
+    problems_drawn = (draw(Random(f"forgetting/{number}"), always=HELD) for number in range(600))
+    assert any(handed_out_twice("DRADeviceBindingConditions", problem) for problem in problems_drawn)
 
 
 @given(problem=problems, gates=gate_sets())
