@@ -143,12 +143,29 @@ def _judge_by_decisions(vector: Vector, ours: Answer, judge: Judge) -> Verdict:
         return Verdict(vector, ours, Standing.WRONG, f"not what our decisions lead to, but: {mine.words}")
     if mine is None and ours.kind not in _SETTLED:
         return Verdict(vector, ours, Standing.WRONG, "nothing explains it: too large to be recomputed")
+    if mine is None:
+        return _explain(vector, ours, _single_departures(vector, judge, departures))
     for departure in sorted(departures):
-        fewer = departures - {departure}
-        found = predict(vector, judge, fewer)
-        if found is None if mine is None else found is not None and matches_ours(found, ours):
-            departures = fewer
+        found = predict(vector, judge, departures - {departure})
+        if found is not None and matches_ours(found, ours):
+            departures -= {departure}
     return _explain(vector, ours, departures)
+
+
+def _single_departures(
+    vector: Vector, judge: Judge, departures: frozenset[Departure]
+) -> frozenset[Departure]:
+    """The departures that lead away from the record each alone: for questions too large to be answered."""
+    found = frozenset(
+        departure
+        for departure in departures
+        if not _is_same(predict(vector, judge, {departure}, most=_FEW), vector.recorded)
+    )
+    return found or departures
+
+
+def _is_same(theirs: Answer | None, recorded: Answer) -> bool:
+    return theirs is not None and matches_record(theirs, recorded)
 
 
 def _explain(vector: Vector, ours: Answer, departures: frozenset[Departure]) -> Verdict:

@@ -47,7 +47,8 @@ def page(
     *devices: dict[str, Any], pool: str = "p", name: str = "", count: int = 1, **fields: Any
 ) -> dict[str, Any]:
     """A slice; on this node unless it says where."""
-    where = {} if "nodeSelector" in fields else {"nodeName": "n"}
+    elsewhere = {"nodeSelector", "perDeviceNodeSelection"} & fields.keys()
+    where = {} if elsewhere else {"nodeName": "n"}
     return {
         "apiVersion": "resource.k8s.io/v1",
         "kind": "ResourceSlice",
@@ -148,6 +149,17 @@ QUESTIONS: dict[Departure, dict[str, Any]] = {
         [exactly(), every(selectors=BROKEN)],
         failed(f"claim ns/k: selector #0 on device {DRIVER}/p/b: runtime error: no such key: k"),
     ),
+    Departure.REACHED_ONLY: question(
+        [
+            page(
+                device("a", nodeName="elsewhere"),
+                device("b", nodeName="n", attributes={"k": {"int": 1}}),
+                perDeviceNodeSelection=True,
+            )
+        ],
+        exactly(selectors=BROKEN),
+        failed(f"claim ns/k: selector #0 on device {DRIVER}/p/a: runtime error: no such key: k"),
+    ),
     Departure.SELECTOR_TERMS: question(
         [page(device("a"), nodeSelector={"nodeSelectorTerms": [TERM, TERM]}), page(device("b"), pool="q")],
         exactly(),
@@ -208,6 +220,12 @@ QUESTIONS: dict[Departure, dict[str, Any]] = {
         allocated(got("a")),
         off=("ListTypeAttributes",),
         constraints=MATCH,
+    ),
+    Departure.SHARING_OFF: question(
+        [page(shared("a"), device("b"))],
+        exactly(selectors=[{"cel": {"expression": "!device.allowMultipleAllocations"}}]),
+        allocated(got("b")),
+        off=("ConsumableCapacity",),
     ),
     Departure.TOLERATIONS_OFF: question(
         [page(device("a"), device("b"))],

@@ -18,6 +18,7 @@ class Departure(StrEnum):
     ALL_CONSTRAINT = "all-breaks-constraint"
     ALL_LIMIT = "all-over-limit"
     ALL_UNREACHED = "all-judged-when-reached"
+    REACHED_ONLY = "reached-devices-only"
     SELECTOR_TERMS = "selector-of-several-terms"
     EXACT_AMOUNTS = "exact-amounts"
     ZERO_STEP = "step-of-zero"
@@ -30,6 +31,7 @@ class Departure(StrEnum):
     EMPTY_CONDITIONS = "empty-binding-conditions"
     PRIORITY = "slice-priority"
     LISTS_OFF = "lists-gated"
+    SHARING_OFF = "sharing-gated"
     TOLERATIONS_OFF = "tolerations-gated"
     DISTINCT_OFF = "distinct-gated"
     TIME_LIMIT = "time-limit"
@@ -71,6 +73,10 @@ DECISIONS: Mapping[Departure, Decision] = MappingProxyType(
             "an error on a device that the search never reaches fails nothing; Kubernetes judges all devices "
             "for every `All` alternative before it searches"
         ),
+        Departure.REACHED_ONLY: Decision(
+            f"{_ONE_NODE}: a device that the node does not reach is not judged there; Kubernetes evaluates "
+            "selectors on it first, and aborts where they fail"
+        ),
         Departure.SELECTOR_TERMS: Decision(
             f"{_ONE_NODE}: a device whose node selector has several terms is refused; "
             "Kubernetes aborts after it has found a solution with it"
@@ -106,6 +112,10 @@ DECISIONS: Mapping[Departure, Decision] = MappingProxyType(
         Departure.LISTS_OFF: Decision(
             f"{_GATES}: a list attribute, with DRAListTypeAttributes off; Kubernetes accepts it for the "
             "first device of a constraint"
+        ),
+        Departure.SHARING_OFF: Decision(
+            f"{_GATES}: `allowMultipleAllocations`, with DRAConsumableCapacity off; selectors of Kubernetes "
+            "still see it"
         ),
         Departure.TOLERATIONS_OFF: Decision(
             f"{_GATES}: tolerations, with DRADeviceTaints off; Kubernetes copies them into results"

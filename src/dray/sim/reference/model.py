@@ -30,5 +30,4 @@ def predict(
         return None
     except Abort as abort:
         return Answer(abort.kind, text="\n".join(abort.words), about=abort.about)
-    invalid = any(state == "invalid" for state, _ in search.view.flaws)
-    return Answer(Kind.INVALID_POOLS if invalid else Kind.REFUSED)
+    return Answer(Kind.INVALID_POOLS if "invalid" in search.view.flaws else Kind.REFUSED)

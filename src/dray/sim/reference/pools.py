@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import msgspec
@@ -12,6 +13,8 @@ from dray.api.resource import Device, ResourceSlice
 from dray.sim.reference.amounts import nanos
 from dray.sim.reference.case import Case
 from dray.sim.reference.departures import Departure
+
+_SOUND = "sound"
 
 PoolId = tuple[str, str]
 Groups = Mapping[str, frozenset[str]]
@@ -26,6 +29,7 @@ class Candidate:
     device: Device
     groups: Groups
     skips_operations: bool
+    is_reachable: bool
 
     @property
     def pool(self) -> PoolId:
@@ -45,16 +49,29 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True)
+class PoolView:
+    """A pool as a node sees it; `flaw` is why it cannot be used, as Kubernetes words it."""
+
+    pool: PoolId
+    flaw: str
+    candidates: tuple[Candidate, ...] = ()
+
+
+@dataclass(frozen=True)
 class NodeView:
-    """What a node sees.
+    """What a node sees: pools in order; `consumers` are all devices of a pool that draw counters."""
 
-    `flaws` are pools it cannot use, with their state; `consumers` all devices of a pool that draw counters.
-    """
-
-    candidates: tuple[Candidate, ...]
-    flaws: tuple[tuple[str, str], ...]
+    pools: tuple[PoolView, ...]
     consumers: Mapping[PoolId, tuple[Candidate, ...]]
     totals: Mapping[PoolId, Mapping[tuple[str, str], int]]
+
+    @cached_property
+    def candidates(self) -> tuple[Candidate, ...]:
+        return tuple(candidate for pool in self.pools for candidate in pool.candidates)
+
+    @cached_property
+    def flaws(self) -> frozenset[str]:
+        return frozenset(pool.flaw for pool in self.pools if pool.flaw)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,21 +97,17 @@ def gather_pools(case: Case) -> NodeView:
     pools: dict[PoolId, list[_Page]] = {}
     for page in _pages(case):
         pools.setdefault((page.slice.spec.driver, page.slice.spec.pool.name), []).append(page)
-    flaws: list[tuple[str, str]] = []
-    usable: list[tuple[PoolId, list[_Page]]] = []
+    seen: list[tuple[PoolId, str, list[_Page]]] = []
     consumers: dict[PoolId, tuple[Candidate, ...]] = {}
     totals: dict[PoolId, Mapping[tuple[str, str], int]] = {}
     for pool, pages in pools.items():
         state, relevant, published = _state(case, pages)
-        if state == "sound":
-            usable.append((pool, relevant))
+        if state == _SOUND:
             consumers[pool] = tuple(t for p in published for t in p.candidates if t.device.consumes_counters)
             totals[pool] = _totals(published)
-        elif state:
-            flaws.append((state, "/".join(pool)))
-    return NodeView(
-        tuple(_ordered(case, usable)), tuple(sorted(flaws, key=lambda f: f[1])), consumers, totals
-    )
+        if state:
+            seen.append((pool, state, relevant if state == _SOUND else []))
+    return NodeView(tuple(_ordered(case, seen)), consumers, totals)
 
 
 def _pages(case: Case) -> Iterator[_Page]:
@@ -120,24 +133,34 @@ def _pages(case: Case) -> Iterator[_Page]:
 
 def _read(case: Case, number: int, page: ResourceSlice) -> _Page:
     extras = case.vector.extras
+    everywhere = not page.spec.per_device_node_selection
     candidates = tuple(
-        Candidate(page, _apply_gates(case, device), extras.groups_of(number, i), number in extras.skipping)
-        for i, device in enumerate(page.spec.devices)
+        Candidate(
+            page,
+            _apply_gates(case, device),
+            extras.groups_of(number, position),
+            number in extras.skipping,
+            everywhere or _covers(device, case),
+        )
+        for position, device in enumerate(page.spec.devices)
     )
     partitioned = bool(page.spec.per_device_node_selection or page.spec.shared_counters)
     if partitioned and not case.enabled("DRAPartitionableDevices"):
         return _Page(number, page, (), None)
-    if page.spec.per_device_node_selection:
-        reached = tuple(candidate for candidate in candidates if _covers(candidate.device, case))
-        return _Page(number, page, candidates, reached or None)
-    return _Page(number, page, candidates, candidates if _covers(page.spec, case) else None)
+    if everywhere:
+        return _Page(number, page, candidates, candidates if _covers(page.spec, case) else None)
+    reached = tuple(candidate for candidate in candidates if candidate.is_reachable)
+    return _Page(number, page, candidates, reached or None)
 
 
 def _apply_gates(case: Case, device: Device) -> Device:
-    if case.enabled("DRAListTypeAttributes") or not case.departs(Departure.LISTS_OFF):
-        return device
-    kept = {name: value for name, value in device.attributes.items() if not value.is_list}
-    return msgspec.structs.replace(device, attributes=kept)
+    """A device without what is behind closed gates, where dray does not let selectors see it."""
+    if not case.enabled("DRAListTypeAttributes") and case.departs(Departure.LISTS_OFF):
+        kept = {name: value for name, value in device.attributes.items() if not value.is_list}
+        device = msgspec.structs.replace(device, attributes=kept)
+    if not case.enabled("DRAConsumableCapacity") and case.departs(Departure.SHARING_OFF):
+        device = msgspec.structs.replace(device, allow_multiple_allocations=None)
+    return device
 
 
 def _covers(holder: Any, case: Case) -> bool:
@@ -167,7 +190,7 @@ def _state(case: Case, pages: Sequence[_Page]) -> tuple[str, list[_Page], list[_
         if len(published) != expected:
             return "being updated", [], []
     sound = _is_sound(case, relevant, published)
-    return "sound" if sound else "invalid", relevant, published
+    return _SOUND if sound else "invalid", relevant, published
 
 
 def _is_sound(case: Case, relevant: Sequence[_Page], published: Sequence[_Page]) -> bool:
@@ -198,24 +221,36 @@ def _totals(published: Sequence[_Page]) -> dict[tuple[str, str], int]:
     }
 
 
-def _ordered(case: Case, pools: Sequence[tuple[PoolId, list[_Page]]]) -> Iterator[Candidate]:
-    """The devices in the order they are tried: pools that may wait for conditions at the end."""
+def _ordered(case: Case, pools: Sequence[tuple[PoolId, str, list[_Page]]]) -> Iterator[PoolView]:
+    """Pools in the order they are tried: those that may wait for conditions at the end."""
     ranked = case.departs(Departure.PRIORITY) and case.enabled("DRAResourceSlicePriority")
 
     def rank(item: Any) -> int:
         return -(item.priority or 0) if ranked else 0
 
-    known = {pool: (rank(pages[0].slice.spec.pool), _has_conditions(case, pages)) for pool, pages in pools}
+    known = {
+        pool: (rank(pages[0].slice.spec.pool) if pages else 0, _has_conditions(case, pages))
+        for pool, _, pages in pools
+    }
     ordered = sorted(pools, key=lambda entry: (entry[0][0], *known[entry[0]], entry[0][1]))
     late = {
         pool
-        for i, (pool, _) in enumerate(ordered)
-        if all(known[other][1] for other, _ in ordered[i:] if other[0] == pool[0])
+        for i, (pool, *_) in enumerate(ordered)
+        if all(known[other][1] for other, *_ in ordered[i:] if other[0] == pool[0])
     }
-    for _pool, pages in sorted(ordered, key=lambda entry: entry[0] in late):
-        for page in sorted(pages, key=lambda page: (rank(page.slice.spec), page.slice.metadata.name)):
-            if not page.slice.spec.shared_counters:
-                yield from page.seen or ()
+    reached = case.departs(Departure.REACHED_ONLY)
+    for pool, state, pages in sorted(ordered, key=lambda entry: entry[0] in late):
+        own = sorted(pages, key=lambda page: (rank(page.slice.spec), page.slice.metadata.name))
+        yield PoolView(
+            pool,
+            "" if state == _SOUND else state,
+            tuple(
+                candidate
+                for page in own
+                if not page.slice.spec.shared_counters
+                for candidate in ((page.seen or ()) if reached else page.candidates)
+            ),
+        )
 
 
 def _has_conditions(case: Case, pages: Sequence[_Page]) -> bool:

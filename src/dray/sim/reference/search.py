@@ -77,11 +77,12 @@ class PlainSearch:
         """Kubernetes lists the devices of `All` beforehand, and aborts where it cannot."""
         if not want.every:
             return
-        if self.view.flaws and not self._case.departs(Departure.ALL_POOL):
-            state, pool = self.view.flaws[0]
-            raise Abort("asks for all devices", state, about=pool)
-        if not self._case.departs(Departure.ALL_UNREACHED):
-            self._list(want)
+        for pool in self.view.pools:
+            if pool.flaw and not self._case.departs(Departure.ALL_POOL):
+                raise Abort("asks for all devices", pool.flaw, about="/".join(pool.pool))
+            if not self._case.departs(Departure.ALL_UNREACHED):
+                for candidate in pool.candidates:
+                    self._matches(candidate, want)
 
     def _count(self, want: Want) -> int:
         if not want.every:
@@ -237,7 +238,7 @@ class PlainSearch:
                 raise Abort("selector", about="" if "failed: " in verdict else str(candidate))
             if not verdict:
                 return False
-        return self._taken(candidate, want) is not None
+        return candidate.is_reachable and self._taken(candidate, want) is not None
 
     def _taken(self, candidate: Candidate, want: Want) -> dict[str, int] | None:
         """What an allocation takes of the device; None when it can never give that."""

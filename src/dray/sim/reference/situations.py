@@ -102,6 +102,9 @@ SITUATIONS: Mapping[Departure, Callable[[Vector], bool]] = MappingProxyType(
         Departure.ALL_CONSTRAINT: lambda vector: _wants_all(vector) and any(_constraints(vector)),
         Departure.ALL_LIMIT: _wants_all,
         Departure.ALL_UNREACHED: _wants_all,
+        Departure.REACHED_ONLY: lambda vector: any(
+            page.spec.per_device_node_selection for page in vector.slices
+        ),
         Departure.SELECTOR_TERMS: lambda vector: any(
             selector is not None and len(selector.node_selector_terms) > 1 for selector in _selectors(vector)
         ),
@@ -127,6 +130,10 @@ SITUATIONS: Mapping[Departure, Callable[[Vector], bool]] = MappingProxyType(
         Departure.LISTS_OFF: lambda vector: (
             _is_off(vector, "DRAListTypeAttributes")
             and any(value.is_list for device in _devices(vector) for value in device.attributes.values())
+        ),
+        Departure.SHARING_OFF: lambda vector: (
+            _is_off(vector, "DRAConsumableCapacity")
+            and any(device.allow_multiple_allocations is not None for device in _devices(vector))
         ),
         Departure.TOLERATIONS_OFF: lambda vector: (
             _is_off(vector, "DRADeviceTaints") and any(ask.tolerations for ask in _asks(vector))
