@@ -56,6 +56,7 @@ class ObjectReader:
         self._found: dict[type, list[Any]] = {}
         self._aside: Counter[str] = Counter()
         self._workloads: list[tuple[Document, str]] = []
+        self._given: dict[Key, Any] = {}
         self._generated: Counter[Key] = Counter()
         self._priorities = PriorityClasses()
         self._priority_names: dict[Key, str] = {}
@@ -120,10 +121,14 @@ class ObjectReader:
         # Claims of both groups share their names (C-51), so the group is not part of the key.
         key = (kind.name, obj.metadata.namespace, obj.metadata.name)
         if obj.metadata.name and key in self.places:
-            first = shown(self.places[key])
-            name = obj.metadata.name
-            self._broken(item, "metadata.name", f"{kind.name} `{name}` is here again, see {first}")
+            again = f"{kind.name} `{obj.metadata.name}` is here again"
+            if self._given.get(key) == obj:
+                first = shown(self.places[key])
+                self.remarks.append(f"{_place(item, '')}: {again}; what counts is the same as in {first}")
+            else:
+                self._broken(item, "metadata.name", f"{again}, see {shown(self.places[key])}")
             return
+        self._given[key] = obj
         self.places[key] = replace(item, value=None) if self._is_json(item) else _place(item, "")
         if kind.name == "Pod":
             self._priority_names[key] = class_name_of(item.value)

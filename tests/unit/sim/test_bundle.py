@@ -94,8 +94,8 @@ def test_all_that_is_broken_is_named_with_its_line():
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (node("a") + node("a"), "Node `a` is here again, see cluster.yaml:1"),
-        (claim("c", "gpu") + claim("c", "gpu"), "ResourceClaim `c` is here again, see cluster.yaml:1"),
+        (node("a") + node("a", zone="one"), "Node `a` is here again, see cluster.yaml:1"),
+        (claim("c", "gpu") + claim("c", "cpu"), "ResourceClaim `c` is here again, see cluster.yaml:1"),
         ("apiVersion: v1\nkind: Node\nmetadata: {name: a}\nkind: Node\n", "`kind` stands here a second time"),
     ],
 )
@@ -105,13 +105,21 @@ def test_what_stands_there_twice_is_broken_input(text, said):
     assert said in str(refused.value)
 
 
+def test_the_same_object_again_is_only_remarked():
+    cluster = bundle(node("a") + claim("c", "gpu") + claim("c", "gpu"))
+    assert len(cluster.claims) == 1
+    assert cluster.remarks == (
+        "cluster.yaml:17: ResourceClaim `c` is here again; what counts is the same as in cluster.yaml:7",
+    )
+
+
 def test_places_in_json_are_found_when_they_are_asked_for():
     item = '{"apiVersion": "v1", "kind": "Node", "metadata": {"name": "%s"}}'
     text = '{"apiVersion": "v1", "kind": "List", "items": [\n' + item % "a" + ",\n" + item % "b" + "]}"
     cluster = gather(documents(text, "dump.json"), now=NOW)
     assert [cluster.place(known) for known in cluster.nodes] == ["dump.json:2", "dump.json:3"]
     with pytest.raises(BundleError, match=r"dump.json:3: Node `a` is here again, see dump.json:2"):
-        gather(documents(text.replace('"b"', '"a"'), "dump.json"), now=NOW)
+        gather(documents(text.replace('"b"', '"a", "labels": {"x": "y"}'), "dump.json"), now=NOW)
 
 
 def test_a_classic_claim_may_not_share_its_name_with_another_claim():
