@@ -148,6 +148,10 @@ class Searches:
         """How many searches somebody waits for."""
         return sum(len(question.wanted) for question in self._open)
 
+    def open_questions(self) -> tuple[Question, ...]:
+        """Questions with searches that go on."""
+        return tuple(self._open)
+
     def want(self, question: Question, shape: Shape, patience: float) -> None:
         """Have a search continued until it ends or has used up some patience."""
         known = question.wanted.get(shape)

@@ -224,10 +224,11 @@ class Scheduler:
             before = self._devices.searches.seconds
             found = self._placed(replace(subject, worked=worked) if worked else subject)
             worked += self._devices.searches.seconds - before
-            if isinstance(found, Placement) or not found.unfinished:
+            undecided = isinstance(found, Unplaceable) and found.unfinished
+            if not undecided or self._searching.waiting >= MANY_WAITING:
+                self._searching.forget_others()
                 return found, moment
-            if self._searching.waiting >= MANY_WAITING:
-                return found, moment
+            assert isinstance(found, Unplaceable)
             worked += await self._search(entry, found, moment)
             if entry.place is not Place.TRYING:
                 return found, moment  # it was deleted, or bound by somebody, meanwhile

@@ -70,6 +70,12 @@ class SearchWorker:
                 del self._waiting[question]
                 self._searches.forget(question)
 
+    def forget_others(self) -> None:
+        """Drop searches that nobody waits for: their pod was placed without them, or refused."""
+        for question in self._searches.open_questions():
+            if question not in self._waiting:
+                self._searches.forget(question)
+
     async def run(self) -> None:
         """Work, until cancelled."""
         while True:
