@@ -113,6 +113,8 @@ async def test_the_server_and_the_readers_of_files_say_the_same(gates: GateSet) 
             await api.create(namespace)
         verdicts = []
         for example in _examples():
+            if example["kind"] == "ResourceSlice" and gates != GateSet.default():
+                continue  # in files a slice keeps the fields of closed gates: it says what hardware is there
             for document in _changed(example):
                 verdict = _by_files(document, gates)
                 assert verdict == await _by_server(api, document), document

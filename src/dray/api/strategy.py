@@ -16,7 +16,7 @@ from dray.api.defaults import with_defaults
 from dray.api.fields import FieldError
 from dray.api.gated import DroppedField, Gatekeeper
 from dray.api.kinds import Kind
-from dray.api.resource import ResourceClaim
+from dray.api.resource import ResourceClaim, ResourceSlice
 from dray.api.validate import validate_stored
 
 
@@ -37,7 +37,11 @@ def judge(kind: Kind, obj: Any, gates: Gatekeeper, *, now: str, stored: bool = F
 
 
 def is_from_server(obj: Any) -> bool:
-    """Whether only a server can have made an object what it is: it has an identity, or devices."""
-    if obj.metadata.uid or obj.metadata.resource_version:
+    """Whether only a server can have made an object what it is: it has an identity, or devices.
+
+    Slices always count as such. They say what hardware is there, and without their counters and conditions
+    the same hardware would be given out twice.
+    """
+    if obj.metadata.uid or obj.metadata.resource_version or isinstance(obj, ResourceSlice):
         return True
     return isinstance(obj, ResourceClaim) and obj.status.allocation is not None

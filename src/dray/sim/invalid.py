@@ -139,14 +139,14 @@ def counts(error: FieldError, obj: Any) -> bool:
     return not (missing and _UID.fullmatch(error.path))
 
 
-def drop_lines(dropped: Sequence[DroppedField]) -> Iterator[str]:
+def drop_lines(dropped: Sequence[DroppedField], fate: str = "dropped") -> Iterator[str]:
     """The warnings of a server about fields behind closed gates: one line per gate and object."""
     by_gate: dict[str, list[str]] = {}
     for each in dropped:
         by_gate.setdefault(each.gate, []).append(each.path)
     for gate, fields in by_gate.items():
         more = f" and {len(fields) - 1} more" if len(fields) > 1 else ""
-        yield f"{fields[0]}{more}: dropped, because feature gate `{gate}` is off"
+        yield f"{fields[0]}{more}: {fate}, because feature gate `{gate}` is off"
 
 
 def held_whole(claim: ResourceClaim) -> ResourceClaim:

@@ -23,7 +23,7 @@ from dray.api.core import Namespace, Pod
 from dray.api.defaults import with_defaults
 from dray.api.gated import Gatekeeper
 from dray.api.kinds import Kind
-from dray.api.resource import ResourceClaim, ResourceClaimTemplate
+from dray.api.resource import ResourceClaim, ResourceClaimTemplate, ResourceSlice
 from dray.api.strategy import Judged, is_from_server, judge
 from dray.api.versions import place_in
 from dray.claims.adminaccess import asking_fields, forbid_unasked, forbid_unlabelled, is_labelled
@@ -154,7 +154,7 @@ class ObjectReader:
             judged = judge(origin.kind, obj, self._gates, now=self._now, stored=stored)
             problems = tuple(_problems(origin, judged, self._gates))
         obj = judged.object
-        for line in drop_lines(judged.dropped):
+        for line in (*drop_lines(judged.dropped), *self._hidden(origin, obj)):
             name = f"{obj.metadata.namespace}/{obj.metadata.name}".lstrip("/")
             self.warnings.append(f"{_place(origin.item, origin.way)}: {origin.kind.name} {name}: {line}")
         if problems:
@@ -164,6 +164,11 @@ class ObjectReader:
             if not self.invalid[-1].holds:
                 return
         self._found.setdefault(type(obj), []).append(obj)
+
+    def _hidden(self, origin: _Origin, obj: Any) -> Iterator[str]:
+        """Fields of a slice that stay for the accounts, and hide devices from new claims."""
+        if isinstance(obj, ResourceSlice) and self._gates is not None:
+            yield from drop_lines(self._gates.admitted(origin.kind, obj, None).dropped, "not used")
 
     def _is_json(self, item: Document) -> bool:
         """Whether finding a place takes a second reading of the text; then it waits until somebody asks."""

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from dray.gates import GATES
 from tests.unit.cli.conftest import Typed
 from tests.unit.cli.test_allocate import GPU, SMALL
 from tests.unit.sim.stage import allocated, claim, device_class, node, pod, slice_of, template
@@ -259,6 +260,44 @@ def test_what_comes_out_of_a_server_keeps_the_fields_of_closed_gates(typed: Type
     stored = TOLERANT.replace("  name: c\n", "  name: c\n  uid: 8be7ef3c-1111-4222-8333-0123456789ab\n")
     (desk / "c.yaml").write_text(SMALL + stored)
     assert typed("allocate", "-f", "c.yaml", *NO_TAINTS).err == ""
+
+
+PARTS = """
+apiVersion: resource.k8s.io/v1
+kind: ResourceSlice
+metadata: {name: counters}
+spec:
+  driver: gpu.example.com
+  nodeName: node-a
+  pool: {name: node-a, generation: 1, resourceSliceCount: 2}
+  sharedCounters: [{name: gpu, counters: {memory: {value: 80Gi}}}]
+---
+apiVersion: resource.k8s.io/v1
+kind: ResourceSlice
+metadata: {name: devices}
+spec:
+  driver: gpu.example.com
+  nodeName: node-a
+  pool: {name: node-a, generation: 1, resourceSliceCount: 2}
+  devices:
+  - {name: gpu-0, consumesCounters: [{counterSet: gpu, counters: {memory: {value: 80Gi}}}]}
+  - {name: half, consumesCounters: [{counterSet: gpu, counters: {memory: {value: 40Gi}}}]}
+---
+"""
+
+
+@pytest.mark.parametrize("gate", list(GATES))
+def test_closing_a_gate_never_gives_out_what_is_held(typed: Typed, desk: Path, gate: str) -> None:
+    (desk / "c.yaml").write_text(
+        node("node-a") + GPU + PARTS + claim("had", "gpu", status=HELD) + claim("c", "gpu")
+    )
+    off = ",".join(f"{name}=false" for name, other in GATES.items() if gate in (name, *other.requires))
+    ended = typed("allocate", "-f", "c.yaml", "--feature-gates", off)
+    assert ended.code in (1, 2)
+    assert "placed 0 of 1" in ended.out
+    assert ("not used, because feature gate `DRAPartitionableDevices` is off" in ended.err) is (
+        "DRAPartitionableDevices" in off
+    )
 
 
 def test_a_kind_behind_a_closed_gate_is_left_out(typed: Typed, desk: Path) -> None:
