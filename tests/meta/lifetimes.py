@@ -51,6 +51,8 @@ _FEW: dict[str, tuple[str, ...]] = {
     "the slices of one stock; the next one has its own": (
         "allocator/stock.py:_Prepared._by_node",
         "allocator/stock.py:_Prepared._by_pool",
+        "allocator/stock.py:_Prepared._hidden",
+        "allocator/stock.py:_Prepared._shared",
     ),
     "the kinds of objects there are": (
         "client/client.py:Client._readers",

@@ -17,7 +17,7 @@ from dray.allocator.contents import Judge
 from dray.allocator.reasons import Reason
 from dray.allocator.selectors import Selectors
 from dray.allocator.wants import named
-from dray.allocator.withheld import WithheldDevice, withhold
+from dray.allocator.withheld import HiddenSlice, WithheldDevice, withhold
 from dray.api import paths
 from dray.api.deviceenv import compile_selector
 from dray.api.gated import GATED
@@ -86,7 +86,7 @@ def admit_slices(slices: Iterable[ResourceSlice], gates: GateSet) -> list[Resour
 def _admit_slice(published: ResourceSlice, closed: Sequence[str]) -> ResourceSlice:
     admitted = published
     if _PARTITIONS in closed and _is_partitioned(published):
-        admitted = _seen_by_nobody(admitted)
+        admitted = _seen_by_nobody(published)
     if "DRAListTypeAttributes" in closed:
         admitted = _without_lists(admitted)
     for gate in closed:
@@ -159,7 +159,7 @@ def _seen_by_nobody(published: ResourceSlice) -> ResourceSlice:
         all_nodes=None,
         per_device_node_selection=None,
     )
-    return msgspec.structs.replace(published, spec=spec)
+    return HiddenSlice(metadata=published.metadata, spec=spec, published=published)
 
 
 def _without_lists(published: ResourceSlice) -> ResourceSlice:

@@ -25,7 +25,7 @@ from dray.allocator.devicelist import DeviceList, device_list
 from dray.allocator.reasons import Reason, Refusal
 from dray.allocator.usage import PoolId
 from dray.api.core import Node
-from dray.api.resource import Counter, CounterSet, ResourceSlice
+from dray.api.resource import Counter, CounterSet, ResourceSlice, ResourceSliceSpec
 from dray.values.nodeselector import NodeSelector
 
 CounterId = tuple[str, str]
@@ -62,16 +62,7 @@ class Page:
 
     def seen_by(self, node: Node) -> tuple[int, ...] | None:
         """Positions of the devices a node can reach; None when the slice is not for this node at all."""
-        spec = self.slice.spec
-        everything = tuple(range(len(spec.devices)))
-        if spec.per_device_node_selection:
-            reached = tuple(
-                i
-                for i, device in enumerate(spec.devices)
-                if _covers(device.node_name, device.all_nodes, device.node_selector, node)
-            )
-            return reached or None
-        return everything if _covers(spec.node_name, spec.all_nodes, spec.node_selector, node) else None
+        return reached_by(self.slice.spec, node)
 
     def reach(self, position: int) -> Reach:
         """Where the device at a position can be used from."""
@@ -84,6 +75,19 @@ class Page:
             bool(device.node_name) or bool(device.binds_to_node),
             None if selector is None else selector.without_repeats(),
         )
+
+
+def reached_by(spec: ResourceSliceSpec, node: Node) -> tuple[int, ...] | None:
+    """Positions of the devices of a slice that a node can reach; None when the slice is not for this node."""
+    if spec.per_device_node_selection:
+        reached = tuple(
+            i
+            for i, device in enumerate(spec.devices)
+            if _covers(device.node_name, device.all_nodes, device.node_selector, node)
+        )
+        return reached or None
+    covered = _covers(spec.node_name, spec.all_nodes, spec.node_selector, node)
+    return tuple(range(len(spec.devices))) if covered else None
 
 
 def _covers(name: str | None, everywhere: bool | None, selector: NodeSelector | None, node: Node) -> bool:

@@ -22,10 +22,11 @@ from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from dray.allocator.contents import Content, Contents, Judge
 from dray.allocator.devicelist import DeviceList
-from dray.allocator.pools import CounterId, Entry, Likenesses, Page, Shelf, in_order, shelves
+from dray.allocator.pools import CounterId, Entry, Likenesses, Page, Shelf, in_order, reached_by, shelves
 from dray.allocator.usage import UNTOUCHED, PoolId, PoolUsage, Usage
+from dray.allocator.withheld import HiddenSlice
 from dray.api.core import Node
-from dray.api.resource import DeviceClass, ResourceSlice
+from dray.api.resource import DeviceClass, ResourceSlice, ResourceSliceSpec
 from dray.values.bounds import Bound
 from dray.values.nodeselector import NodeSelector, for_node
 
@@ -199,6 +200,10 @@ class Stock:
         """The nodes that may see a pool; None when that cannot be told without asking each."""
         return self._prepared.nodes_of(pool)
 
+    def hidden_from(self, node: Node) -> tuple[PoolId, ...]:
+        """Pools with devices for a node in slices that a closed gate hides from every node."""
+        return self._prepared.hidden_from(node)
+
     def sizes(self) -> dict[str, int]:
         """How much is remembered, for metrics: device contents, shapes, views of nodes."""
         return self._prepared.sizes()
@@ -222,6 +227,7 @@ class _Prepared:
         self._contents = contents
         self._by_node: dict[str, list[Page]] = {}
         self._shared: list[Page] = []
+        self._hidden: dict[str, list[ResourceSliceSpec]] = {}
         self._by_pool: dict[PoolId, list[Page]] = {}
         self._shelves: dict[Any, tuple[Shelf, ...]] = {}
         self._keys: Likenesses = before._keys if before is not None else WeakValueDictionary()
@@ -236,7 +242,13 @@ class _Prepared:
         for published in slices:
             page = known.get(id(published)) or Page(published, contents)
             spec = published.spec
-            (self._by_node.setdefault(spec.node_name, []) if spec.node_name else self._shared).append(page)
+            if isinstance(published, HiddenSlice):
+                said = published.published.spec
+                self._hidden.setdefault(said.node_name or "", []).append(said)
+            elif spec.node_name:
+                self._by_node.setdefault(spec.node_name, []).append(page)
+            else:
+                self._shared.append(page)
             self._by_pool.setdefault((spec.driver, spec.pool.name), []).append(page)
 
     def with_slices(self, slices: Iterable[ResourceSlice]) -> _Prepared:
@@ -253,6 +265,13 @@ class _Prepared:
         other._seen = {name: seen for name, seen in self._seen.items() if name not in nodes}
         other._views = {name: view for name, view in self._views.items() if name not in nodes}
         return other
+
+    def hidden_from(self, node: Node) -> tuple[PoolId, ...]:
+        hidden = (
+            (*self._hidden.get(node.metadata.name, ()), *self._hidden.get("", ())) if self._hidden else ()
+        )
+        pools = {(spec.driver, spec.pool.name) for spec in hidden if reached_by(spec, node)}
+        return tuple(sorted(pools))
 
     def nodes_of(self, pool: PoolId) -> frozenset[str] | None:
         names = {page.slice.spec.node_name for page in self._by_pool.get(pool, ())}

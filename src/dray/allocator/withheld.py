@@ -2,12 +2,15 @@
 
 A device that somebody holds goes on drawing from its counters when the gate of its feature is closed.
 So admission keeps such a device in its slice and marks it; the search refuses it with the reason given.
+
+A slice that says nothing true without a feature is hidden as a whole. It still counts for the completeness
+of its pool; what it said is kept for explanations alone.
 """
 
 from __future__ import annotations
 
 from dray.allocator.reasons import TEXTS, Reason
-from dray.api.resource import Device
+from dray.api.resource import Device, ResourceSlice
 
 
 class WithheldDevice(Device, frozen=True):
@@ -30,3 +33,9 @@ def withhold(device: Device, reason: Reason) -> WithheldDevice:
     """The device, kept from new claims."""
     fields = {name: getattr(device, name) for name in Device.__struct_fields__}
     return WithheldDevice(**fields, withheld=reason)
+
+
+class HiddenSlice(ResourceSlice, frozen=True):
+    """A slice that no node sees, with what was published."""
+
+    published: ResourceSlice = ResourceSlice()

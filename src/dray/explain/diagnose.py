@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from dray.allocator.stock import Shape, Stock, View
+from dray.allocator.usage import PoolId
 from dray.allocator.wants import Ask, ask_of, named
 from dray.api.core import Node
 from dray.api.resource import ResourceClaim
@@ -21,7 +22,7 @@ from dray.explain.effort import Effort, Steps, at_once
 from dray.explain.hints import MOST, Question, finding_hints
 from dray.explain.stories import Scene, closeness, scene_of
 from dray.explain.tale import PATIENCE, Tale, telling
-from dray.explain.witness import Witness, flaw_of
+from dray.explain.witness import Witness, flaws_of
 
 TALES_IN_FULL = 50
 """How many different shapes get the patience that a full story takes; further ones are told in short."""
@@ -94,25 +95,25 @@ def _scenes(stock: Stock, ask: Ask, nodes: Sequence[Node], effort: Effort) -> St
     alike: dict[tuple[Shape, tuple[object, ...]], list[View]] = {}
     for node in nodes:
         view = stock.seen_from(node)
-        alike.setdefault((view.shape, _flaws(view)), []).append(view)
+        alike.setdefault((view.shape, _flaws(view, stock.hidden_from(node))), []).append(view)
     tales: dict[Shape, Tale] = {}
     scenes = []
     for (shape, _), views in alike.items():
         if shape not in tales:
             patience = PATIENCE if len(tales) < TALES_IN_FULL else 0
             tales[shape] = yield from telling(ask, shape, effort, patience)
-        witness = Witness(ask, views[0], stock.usage)
+        witness = Witness(ask, views[0], stock.usage, stock.hidden_from(views[0].node))
         names = tuple([view.node.metadata.name for view in views])
         scenes.append(scene_of(ask, witness, tales[shape], names))
         yield from effort.pause()
     return sorted(scenes, key=closeness)
 
 
-def _flaws(view: View) -> tuple[object, ...]:
+def _flaws(view: View, hidden: Sequence[PoolId]) -> tuple[object, ...]:
     """The flaws of a node's pools, alike for nodes that differ only in their own name."""
-    if not view.shape.flaws:
+    if not view.shape.flaws and not hidden:
         return ()
-    flaws = [flaw_of(s.pool, s.flaw, view.node.metadata.name) for s in view.shelves if s.flaw is not None]
+    flaws = flaws_of(view, hidden)
     return tuple(msgspec.structs.replace(flaw, pool="") for flaw in flaws)
 
 

@@ -228,6 +228,8 @@ def flaw_text(flaw: PoolFlaw, *, named: bool) -> str:
     if flaw.reason is Reason.POOL_INCOMPLETE:
         slices = f"{flaw.published} of {plural(flaw.expected, 'slice')}"
         return f"{pool} is incomplete: {slices}, generation {flaw.generation}"
+    if flaw.reason is Reason.COUNTERS_OFF:
+        return f"{pool} has partitions (feature gate DRAPartitionableDevices is off)"
     return f"{pool} is invalid: {flaw.text}" if flaw.text else f"{pool} is invalid"
 
 

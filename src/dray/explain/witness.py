@@ -17,7 +17,7 @@ from dray.allocator.pools import Incomplete
 from dray.allocator.reasons import Conflict, Reason, Refusal, Short
 from dray.allocator.replay import Standpoint
 from dray.allocator.stock import View
-from dray.allocator.usage import Usage
+from dray.allocator.usage import PoolId, Usage
 from dray.allocator.wants import Ask, Want, named
 from dray.api.resource import DeviceTaint
 from dray.api.tainting import rule_behind
@@ -33,8 +33,9 @@ _NOWHERE: Refusal | None = Refusal(Reason.LEADS_NOWHERE)
 class Witness:
     """Knows the names on one node."""
 
-    def __init__(self, ask: Ask, view: View, usage: Usage) -> None:
+    def __init__(self, ask: Ask, view: View, usage: Usage, hidden: Sequence[PoolId] = ()) -> None:
         self._ask = ask
+        self._hidden = hidden
         self._usage = usage
         self.view = view
         self._names = [
@@ -191,11 +192,14 @@ class Witness:
 
     def flaws(self) -> tuple[PoolFlaw, ...]:
         """The pools this node cannot use."""
-        return tuple(
-            flaw_of(shelf.pool, shelf.flaw, self.view.node.metadata.name)
-            for shelf in self.view.shelves
-            if shelf.flaw is not None
-        )
+        return flaws_of(self.view, self._hidden)
+
+
+def flaws_of(view: View, hidden: Sequence[PoolId]) -> tuple[PoolFlaw, ...]:
+    """The pools that a node cannot use, in whole or, where a closed gate hides slices of them, in part."""
+    node = view.node.metadata.name
+    flaws = [flaw_of(shelf.pool, shelf.flaw, node) for shelf in view.shelves if shelf.flaw is not None]
+    return (*flaws, *(flaw_of(pool, Refusal(Reason.COUNTERS_OFF), node) for pool in hidden))
 
 
 def flaw_of(pool: tuple[str, str], flaw: Refusal, node: str) -> PoolFlaw:

@@ -78,3 +78,14 @@ def test_a_withheld_device_is_named_with_its_gate():
         "claim ml/claim: device gpu.example/pool/a cannot be used: it needs binding conditions, "
         "but feature gate DRADeviceBindingConditions is off"
     )
+
+
+def test_a_hidden_device_is_named_with_its_gate():
+    slices = published(device("a", node_name="n1"), per_device_node_selection=True)
+    results = allocated(world([slices], claim(request("r"))))
+    admitted = admit_slices([slices], without("DRAPartitionableDevices"))
+    given = Given(tuple(admitted), (device_class(),), (), node(), judged)
+    assert str(verify(given, [claim(request("r"))], results)[0]) == (
+        "claim ml/claim: device gpu.example/pool/a cannot be used: its slice has partitions, "
+        "but feature gate DRAPartitionableDevices is off"
+    )

@@ -266,6 +266,15 @@ def withheld() -> Diagnosis:
     cluster.slices[-1] = msgspec.structs.replace(
         last, spec=msgspec.structs.replace(last.spec, devices=waiting)
     )
+    cluster.node("node-c", "gpu-0")
+    own = cluster.slices[-1]
+    spec = msgspec.structs.replace(
+        own.spec,
+        node_name=None,
+        per_device_node_selection=True,
+        devices=tuple(msgspec.structs.replace(one, node_name="node-c") for one in own.spec.devices),
+    )
+    cluster.slices[-1] = msgspec.structs.replace(own, spec=spec)
     gates = {"DRADeviceBindingConditions": False, "DRAPartitionableDevices": False}
     cluster.slices = Admission.switched(gates).slices(cluster.slices)
     return cluster.ask(claim())

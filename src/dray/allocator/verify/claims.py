@@ -54,6 +54,8 @@ def devices_exist(case: Case) -> Iterator[Finding]:
             withheld = case.lending.withheld.get(place_of(result))
             if withheld is not None:
                 flaw = f"it {withheld.why}"
+            elif case.lending.is_hidden(place_of(result)):
+                flaw = "its slice has partitions, but feature gate DRAPartitionableDevices is off"
             yield case.finding(Rule.DEVICE, f"device {part} cannot be used: {flaw}")
 
 

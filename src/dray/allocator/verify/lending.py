@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from dray.allocator.verify.findings import Given
-from dray.allocator.withheld import WithheldDevice
+from dray.allocator.withheld import HiddenSlice, WithheldDevice
 from dray.api.core import Node
 from dray.api.resource import Device, ResourceSlice, ResourceSliceSpec
 from dray.values.nodeselector import NodeSelector
@@ -62,11 +62,17 @@ class Lending:
     withheld: dict[Place, WithheldDevice] = field(default_factory=dict)
     unusable: dict[tuple[str, str], str] = field(default_factory=dict)
     pools: dict[tuple[str, str], list[ResourceSlice]] = field(default_factory=dict)
+    hidden: tuple[HiddenSlice, ...] = ()
+
+    def is_hidden(self, place: Place) -> bool:
+        """Whether a closed gate hides the slice of a device."""
+        specs = [item.published.spec for item in self.hidden if item.spec.pool.name == place[1]]
+        return any(spec.driver == place[0] and place[2] in {d.name for d in spec.devices} for spec in specs)
 
 
 def lending(given: Given) -> Lending:
     """What all pools lend to the node."""
-    found = Lending()
+    found = Lending(hidden=tuple(item for item in given.slices if isinstance(item, HiddenSlice)))
     for pool in {(item.spec.driver, item.spec.pool.name) for item in given.slices}:
         every = [item for item in given.slices if (item.spec.driver, item.spec.pool.name) == pool]
         seen = [item for item in every if _lent_by(item, given.node) is not None]
