@@ -28,6 +28,8 @@ PYTEST_ARGS ?=
 JOBS ?= auto
 FUZZ_INPUTS ?= 200000
 FAULTS ?= *
+SECONDS ?= 600
+KEEP ?=
 
 DEPS := $(VENV)/.deps-installed
 READY := $(VENV)/.dray-installed
@@ -102,6 +104,10 @@ fuzz: $(READY) ## Long fuzz run: 200,000 structured and 200,000 raw inputs
 .PHONY: laws
 laws: $(READY) ## Long law run: 100,000 random problems against a plain search
 	@$(PY) -m tests.brute --count 100000
+
+.PHONY: fuzz.slow
+fuzz.slow: $(READY) ## Look for slow searches for ten minutes (SECONDS=60 for less; KEEP=--keep keeps the worst)
+	@$(PY) -m tests.fuzz_slow --seconds $(SECONDS) $(KEEP)
 
 .PHONY: fuzz.cel
 fuzz.cel: $(READY) requirements/oracle.txt ## Long differential fuzz of CEL against cel-expr-python

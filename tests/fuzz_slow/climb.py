@@ -1,0 +1,79 @@
+"""Climbing: from a recipe to a neighbour whose problem takes the search longer, until none is found.
+
+Work is counted in steps of the search (states of questions included), so that a run repeats itself on any
+machine; the time of the processor stands beside it. A search is cut off after `CUT` seconds: what is longer
+is as bad as it gets.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from random import Random
+from typing import NamedTuple
+
+from dray.allocator.beats import Beat, GaveUp, Progress
+from dray.allocator.search import search
+from dray.allocator.stock import Stock
+from dray.allocator.usage import Usage
+from dray.allocator.wants import ask_of
+from dray.errors import AllocationFault
+from tests.brute.problem import Problem
+from tests.brute.toyjudge import judged
+from tests.fuzz_slow.recipes import Recipe, build, draw_recipe, mutate
+
+CUT = 2.0
+"""Seconds of processor time after which a search is left alone."""
+TRIES = 40
+"""Neighbours that are tried before a climb counts as finished."""
+
+
+class Measured(NamedTuple):
+    """What a search took."""
+
+    recipe: Recipe
+    ending: str
+    steps: int
+    milliseconds: float
+
+    @property
+    def badness(self) -> float:
+        """Steps, or more than any steps when the search had to be cut off."""
+        return float("inf") if self.ending == GaveUp.__name__ else self.steps
+
+
+def measure(recipe: Recipe, cut: float = CUT) -> Measured:
+    """Run the search of a recipe's problem, by the time of the processor."""
+    began = time.process_time()
+    ending, steps = GaveUp.__name__, 0
+    for event in walk(build(recipe)):
+        steps = getattr(event, "steps", steps)
+        ending = type(event).__name__
+        if time.process_time() - began > cut:
+            ending = GaveUp.__name__
+            break
+    return Measured(recipe, ending, steps, round((time.process_time() - began) * 1000, 1))
+
+
+def walk(problem: Problem) -> Iterator[Beat]:
+    """The events of a problem's search."""
+    yield Progress(0)
+    stock = Stock(problem.slices, problem.classes, Usage(), judged)
+    try:
+        ask = ask_of(problem.claims, stock.classes.get)
+    except AllocationFault:  # asks for more than a claim can hold
+        return
+    yield from search(ask, stock.seen_from(problem.node).shape, 10**9)
+
+
+def climb(source: Random, until: float, cut: float = CUT) -> Measured:
+    """The worst problem that can be reached from a random one, as far as time allows."""
+    best = measure(draw_recipe(source), cut)
+    failed = 0
+    while failed < TRIES and time.monotonic() < until and best.badness < float("inf"):
+        found = measure(mutate(best.recipe, source), cut)
+        if found.badness > best.badness:
+            best, failed = found, 0
+        else:
+            failed += 1
+    return best
