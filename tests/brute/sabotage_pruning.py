@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest.mock import patch
 
-from dray.allocator.pruning import bounds, completion, model, symmetry
+from dray.allocator.pruning import bounds, completion, components, model, opens, prices, symmetry
 from tests.brute.sabotage import mistake
 
 
@@ -50,7 +50,7 @@ def twins_may_suit_other_wants() -> Any:
 
 @mistake
 def components_are_alike_whatever_is_left_of_them() -> Any:
-    return patch.object(symmetry.Component, "state", lambda self, state, masks: None)
+    return patch.object(components.Component, "state", lambda self, state, masks: None)
 
 
 @mistake
@@ -172,3 +172,35 @@ def _all_of(*patches: Any) -> Any:
             yield
 
     return patched()
+
+
+@mistake
+def fewer_devices_of_a_component_fit_than_do() -> Any:
+    real = components._most_that_fit
+    return patch.object(components, "_most_that_fit", lambda draws, rest: max(real(draws, rest) - 1, 0))
+
+
+@mistake
+def merged_requests_need_a_device_more() -> Any:
+    real = opens.merge
+
+    def merge(given: Any, shareable: int) -> Any:
+        found = real(given, shareable)
+        for one in found:
+            if len(one.parts) > 1:
+                demand, count, mask = one.alternatives[0]
+                one.alternatives, one.count = [(demand, count + 1, mask)], count + 1
+        return found
+
+    return patch.object(completion, "merge", merge)
+
+
+@mistake
+def devices_cost_less_than_they_are_paid_for() -> Any:
+    real = prices.Prices._compare
+
+    def compare(self: Any, opens: Any) -> Any:
+        surplus, used, there = real(self, opens)
+        return surplus + prices.UNIT, used, there
+
+    return patch.object(prices.Prices, "_compare", compare)

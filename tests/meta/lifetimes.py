@@ -10,6 +10,7 @@ _SHORT_LIVED: dict[str, tuple[str, ...]] = {
     "one search": (
         "allocator/board.py:Board",
         "allocator/pruning/completion.py:Completion",
+        "allocator/pruning/components.py:Packing",
         "allocator/pruning/completion.py:Witness",
         "allocator/pruning/model.py:Model",
         "allocator/pruning/symmetry.py:Symmetry",

@@ -45,7 +45,8 @@ PLAIN_WORK = 48
 """Steps and refused candidates since the first dead end after which a walk asks for help; most end before."""
 
 PATIENCE = 2_000
-"""States that one question may look at; a walk that gets no answer goes on without it."""
+"""States that one question may look at. A walk that gets no answer goes on without it, and asks the next with
+half as much patience: questions must not cost more than the walk. Every answer gives some of it back."""
 
 PORTION = 24
 """States looked at, or devices evaluated, between two beats."""
@@ -69,6 +70,7 @@ class _Walk:
         self._pruning: Pruning | None = None
         self._steps = self._wasted = 0
         self._first_dead_end = -1
+        self._patience = PATIENCE
 
     def beats(self, budget: int) -> Iterator[Beat]:
         frame = self._enter(0, 0)
@@ -242,13 +244,15 @@ class _Walk:
 
     def _answer(self, question: Completion) -> Generator[Beat, None, bool | None]:
         """The answer to a question, with beats in between."""
-        while question.nodes < PATIENCE:
+        while question.nodes < self._patience:
             before = question.nodes
-            answer = question.run(PORTION)
+            answer = question.run(min(PORTION, self._patience - before))
             self._steps += question.nodes - before
             if answer is not None:
+                self._patience = min(self._patience + question.nodes // 2 + 1, PATIENCE)
                 return answer
             yield Progress(self._steps)
+        self._patience = max(self._patience // 2, 1)
         return None
 
     # --- one candidate ---

@@ -12,50 +12,29 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from dray.allocator.pruning.assignment import has_assignment
-from dray.allocator.pruning.model import ANY_VALUE, Demand, Model, State, bits
+from dray.allocator.pruning.components import Packing
+from dray.allocator.pruning.model import ANY_VALUE, Model, State, bits
+from dray.allocator.pruning.opens import Alternative, Open
 from dray.allocator.pruning.sums import capacities_by_name, counter_sums
 from dray.allocator.reasons import Conflict, Reason, Refusal, Short
 
+MANY_SETS = 4096
+"""Sets of devices whose values are remembered."""
+
 MANY_SUMS = 2048
 """Sums of amounts that are enumerated for one device; with more, only totals are compared."""
-
-Alternative = tuple[Demand, int, int]
-"""A demand, how many devices it still needs, and the devices it may take them from."""
-
-
-class Open:
-    """A request that still needs devices: the alternatives that could provide them."""
-
-    __slots__ = ("alternatives", "choice", "claim", "count", "exclusive", "mask", "name")
-
-    def __init__(self, choice: int, alternatives: Sequence[Alternative]) -> None:
-        self.choice = choice
-        self.alternatives = alternatives
-        first = alternatives[0]
-        self.claim = first[0].claim
-        self.name = first[0].name
-        self.count = first[1]
-        self.mask = first[2]
-        self.exclusive = not first[0].admin
-        for demand, count, mask in alternatives[1:]:
-            self.mask |= mask
-            self.count = min(self.count, count)
-            self.exclusive &= not demand.admin
-
-    @property
-    def key(self) -> tuple[tuple[int, int, int], ...]:
-        """Equal for requests that nothing tells apart any more."""
-        return tuple([(demand.kind, count, mask) for demand, count, mask in self.alternatives])
 
 
 class Bounds:
     """The necessary conditions for one model."""
 
-    def __init__(self, model: Model, most_devices: int) -> None:
+    def __init__(self, model: Model, packing: Packing, most_devices: int) -> None:
         self._model = model
         self._most_devices = most_devices
         self._sums = counter_sums(model)
+        self._packing = packing
         self._capacities = capacities_by_name(model)
+        self._values: dict[tuple[int, int], tuple[int, int]] = {}
 
     def narrow(self, state: State, opens: Sequence[Open]) -> list[Open] | Refusal:
         """The open requests with only the devices that could serve them, or what is lacking.
@@ -63,8 +42,9 @@ class Bounds:
         Values that a match constraint cannot agree on any more leave the state.
         """
         found: list[Open] = []
+        feasible: dict[int, int] = {}
         for one in opens:
-            left = self._viable(state, one)
+            left = self._viable(state, one, feasible)
             if isinstance(left, Refusal):
                 return left
             found.append(left)
@@ -74,30 +54,44 @@ class Bounds:
                 return lacking
         return self._lacking(state, found) or found
 
-    def _viable(self, state: State, one: Open) -> Open | Refusal:
-        """An open request with the alternatives that have enough devices."""
-        model = self._model
+    def _viable(self, state: State, one: Open, feasible: dict[int, int]) -> Open | Refusal:
+        """An open request with the alternatives that have enough devices; `feasible` is by kind of demand."""
         kept: list[Alternative] = []
         most = 0
-        for demand, count, mask in one.alternatives:
-            now = mask & model.feasible(state, demand)
-            if demand.is_all and now != mask:
+        changed = False
+        for alternative in one.alternatives:
+            demand, count, mask = alternative
+            devices = feasible.get(demand.kind)
+            if devices is None:
+                devices = feasible[demand.kind] = self._model.feasible(state, demand)
+            now = mask & devices
+            if now == mask:
+                kept.append(alternative)
                 continue
+            changed = True
             size = now.bit_count()
-            if size >= count:
+            if size >= count and not demand.is_all:
                 kept.append((demand, count, now))
             most = max(most, size)
+        if not changed and one.is_enough:
+            return one
+        kept = [alternative for alternative in kept if alternative[2].bit_count() >= alternative[1]]
         if kept:
-            return Open(one.choice, kept)
+            return one.keeping(kept)
         return Refusal(Reason.TOO_FEW, Short(one.name, one.count, most))
 
     def _lacking(self, state: State, opens: Sequence[Open]) -> Refusal | None:
         counts = state.counts[:]
         for one in opens:
-            counts[one.claim] += one.count
+            one.add_counts(counts)
         if max(counts, default=0) > self._most_devices:
             return Refusal(Reason.TOO_MANY_DEVICES, Short("", max(counts), self._most_devices))
-        return self._exclusive(opens) or self._counters(state, opens) or self._shares(state, opens)
+        return (
+            self._exclusive(opens)
+            or self._counters(state, opens)
+            or self._components(state, opens)
+            or self._shares(state, opens)
+        )
 
     # --- devices that only one request can have ---
 
@@ -123,9 +117,7 @@ class Bounds:
     def _constraints(self, state: State, opens: list[Open]) -> Refusal | None:
         model = self._model
         for index, rule in enumerate(model.rules):
-            covered = [
-                one for one in opens if one.count and all(index in alt[0].rules for alt in one.alternatives)
-            ]
+            covered = [one for one in opens if one.count and one.rules >> index & 1]
             if not covered:
                 continue
             if rule.distinct:
@@ -161,7 +153,7 @@ class Bounds:
                 if devices.bit_count() < count:
                     continue
             kept.append((demand, count, devices))
-        return Open(one.choice, kept) if kept else None
+        return one.keeping(kept) if kept else None
 
     def _common_values(self, index: int, pin: int, covered: Sequence[Open]) -> int:
         """The values that all covered requests can find devices for."""
@@ -184,26 +176,36 @@ class Bounds:
 
     def _distinct(self, index: int, covered: Sequence[Open]) -> Refusal | None:
         """Every device of the covered requests needs values of its own."""
-        model = self._model
-        values = model.values[index]
         union = wanted = 0
         per_request: dict[int, int] = {}
         smallest = MANY_SUMS
         for one in covered:
-            own = 0
-            for device in bits(one.mask):
-                own |= values[device]
-                smallest = min(smallest, values[device].bit_count())
+            own, fewest = self._values_of(index, one.mask)
+            smallest = min(smallest, fewest)
             union |= own
             wanted += one.count
             per_request[own] = per_request.get(own, 0) + one.count
         room = union.bit_count() // max(smallest, 1)
-        attribute = model.rules[index].attribute
+        attribute = self._model.rules[index].attribute
         if wanted > room:
             return Refusal(Reason.TOO_FEW, Short(attribute, wanted, room))
         if len(per_request) > 1 and not has_assignment(per_request):
             return Refusal(Reason.TOO_FEW, Short(attribute, wanted, wanted - 1))
         return None
+
+    def _values_of(self, index: int, mask: int) -> tuple[int, int]:
+        """All values of some devices, and how many the device with the fewest has."""
+        found = self._values.get((index, mask))
+        if found is None:
+            if len(self._values) >= MANY_SETS:
+                self._values.clear()
+            values = self._model.values[index]
+            own, fewest = 0, MANY_SUMS
+            for device in bits(mask):
+                own |= values[device]
+                fewest = min(fewest, values[device].bit_count())
+            found = self._values[index, mask] = (own, fewest)
+        return found
 
     # --- counters ---
 
@@ -245,6 +247,21 @@ class Bounds:
                 if least > left:
                     return Refusal(Reason.COUNTER_SHORT, Short(name, least, left))
         return None
+
+    def _components(self, state: State, opens: Sequence[Open]) -> Refusal | None:
+        """Of each component so many devices can be had together; all of them must be enough."""
+        if not self._packing.components:
+            return None
+        shareable = self._model.shareable
+        union = wanted = 0
+        for one in opens:
+            count = one.count - (one.mask & shareable).bit_count()
+            if not one.exclusive or count <= 0:
+                continue
+            union |= one.mask & ~shareable
+            wanted += count
+        room = self._packing.room(state, union, wanted) if wanted > 1 else wanted
+        return Refusal(Reason.TOO_FEW, Short("", wanted, room)) if wanted > room else None
 
     # --- capacities of shared devices ---
 

@@ -15,10 +15,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from dray.allocator.pruning.bounds import Bounds, Open
+from dray.allocator.pruning.bounds import Bounds
 from dray.allocator.pruning.model import ANY_VALUE, Demand, Model, State, bits
+from dray.allocator.pruning.opens import Open, Part, merge
+from dray.allocator.pruning.prices import Prices
 from dray.allocator.pruning.symmetry import Symmetry
-from dray.allocator.reasons import Reason, Refusal
+from dray.allocator.reasons import Reason, Refusal, Short
 
 MANY_FAILED = 20_000
 """Failed states to remember in one search."""
@@ -26,8 +28,8 @@ MANY_FAILED = 20_000
 WORTH_REMEMBERING = 2
 """Open requests from which on a failed state is worth remembering."""
 
-Taken = tuple[int, Demand, int, Any]
-"""A request, the alternative and the devices taken for it, and what was taken before that."""
+Taken = tuple[tuple[Part, ...], int, Any]
+"""Requests with their alternatives, the devices taken for them, and what was taken before that."""
 
 
 class Witness:
@@ -39,9 +41,13 @@ class Witness:
         self.demands: dict[int, Demand] = {}
         self.devices: dict[int, int] = {}
         while taken is not None:
-            choice, demand, mask, taken = taken
-            self.demands[choice] = demand
-            self.devices[choice] = self.devices.get(choice, 0) | mask
+            parts, mask, taken = taken
+            for choice, demand, count in parts:
+                self.demands[choice] = demand
+                for _ in range(min(count, mask.bit_count())):
+                    bit = mask & -mask
+                    self.devices[choice] = self.devices.get(choice, 0) | bit
+                    mask ^= bit
 
 
 class Completion:
@@ -59,6 +65,7 @@ class Completion:
         self._model = model
         self._bounds = bounds
         self._symmetry = symmetry
+        self._prices = Prices(symmetry.classes)
         self._failed = failed
         self._stack: list[Any] = [(state, opens, None)]
         self.nodes = 0
@@ -94,15 +101,18 @@ class Completion:
             if isinstance(found, Refusal):
                 self.lacking = found
                 return False
-            opens = [one for one in found if one.count]
+            opens = merge([one for one in found if one.count], self._model.shareable)
             if not opens:
                 self.witness = Witness(taken)
                 return True
             forced = _forced(opens)
             if forced is None:
+                if self._prices.exclude(opens):
+                    self.lacking = Refusal(Reason.TOO_FEW, Short("", sum(one.count for one in opens), 0))
+                    return False
                 break
             demand, _count, mask = forced.alternatives[0]
-            taken = (forced.choice, demand, mask, taken)
+            taken = (forced.parts, mask, taken)
             opens = [one for one in opens if one is not forced]
             for device in bits(mask):
                 if not self._model.feasible(state, demand) >> device & 1:
@@ -136,22 +146,23 @@ class Completion:
         chosen = min(opens, key=self._urgency)
         others = [one for one in opens if one is not chosen]
         if len(chosen.alternatives) > 1:
-            for alternative in reversed(chosen.alternatives):
-                self._stack.append((state.copy(), [*others, Open(chosen.choice, [alternative])], taken))
+            # The modest ones with many devices to choose from are the likeliest, so they are tried first.
+            likely = sorted(chosen.alternatives, key=lambda one: (one[1], one[1] - one[2].bit_count()))
+            for alternative in reversed(likely):
+                self._stack.append((state.copy(), [*others, chosen.keeping([alternative])], taken))
             return
-        demand, count, mask = chosen.alternatives[0]
+        demand, _count, mask = chosen.alternatives[0]
         device = self._preferred(state, demand, mask, others)
         masks = [devices for one in opens for _, _, devices in one.alternatives]
         excluded = ~self._symmetry.equivalents(state, masks, device)
         key = chosen.key
         left = [_without(one, excluded) if one.key == key else one for one in others]
-        rest = Open(chosen.choice, [(demand, count, mask & excluded)])
-        self._stack.append((state.copy(), [*left, rest], taken))
+        self._stack.append((state.copy(), [*left, _without(chosen, excluded)], taken))
         self._model.take(state, demand, device)
         bit = 1 << device
-        if count > 1:
-            others = [*others, Open(chosen.choice, [(demand, count - 1, mask & ~bit)])]
-        self._stack.append((state, others, (chosen.choice, demand, bit, taken)))
+        if chosen.count > 1:
+            others = [*others, chosen.after(bit)]
+        self._stack.append((state, others, (chosen.parts, bit, taken)))
 
     def _branch_on_value(self, state: State, opens: Sequence[Open], taken: Taken | None) -> bool:
         """Settle the match constraint with the fewest values left, if one has several."""
@@ -204,4 +215,4 @@ def _forced(opens: Sequence[Open]) -> Open | None:
 
 
 def _without(one: Open, excluded: int) -> Open:
-    return Open(one.choice, [(demand, count, mask & excluded) for demand, count, mask in one.alternatives])
+    return one.keeping([(demand, count, mask & excluded) for demand, count, mask in one.alternatives])

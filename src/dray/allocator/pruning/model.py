@@ -41,6 +41,7 @@ class Demand:
         "mask",
         "name",
         "possible",
+        "rule_mask",
         "rules",
         "shares",
         "want",
@@ -54,6 +55,7 @@ class Demand:
         self.admin = want.admin
         self.is_all = want.wants_all
         self.rules = tuple(rules[rule] for rule in want.rules)
+        self.rule_mask = sum(1 << rule for rule in self.rules)
         self.shares = self.kind = self.weight = -1
         taken = 0 if want.admin else shape.taken
         if want.wants_all:

@@ -15,9 +15,11 @@ from typing import Any
 
 from dray.allocator.beats import Pick, Point
 from dray.allocator.options import Options
-from dray.allocator.pruning.bounds import Alternative, Bounds, Open
+from dray.allocator.pruning.bounds import Bounds
 from dray.allocator.pruning.completion import Completion
+from dray.allocator.pruning.components import Packing, find_components
 from dray.allocator.pruning.model import Demand, Model, bits
+from dray.allocator.pruning.opens import Alternative, Open
 from dray.allocator.pruning.symmetry import Symmetry
 from dray.allocator.stock import Shape
 from dray.allocator.wants import Ask, Want
@@ -28,8 +30,9 @@ class Pruning:
 
     def __init__(self, ask: Ask, shape: Shape, options: Mapping[Want, Options], most_devices: int) -> None:
         self._model = Model(ask, shape, options)
-        self._bounds = Bounds(self._model, most_devices)
-        self._symmetry = Symmetry(self._model, [found.faulty for found in options.values()])
+        components = find_components(self._model)
+        self._bounds = Bounds(self._model, Packing(self._model, components), most_devices)
+        self._symmetry = Symmetry(self._model, components, [found.faulty for found in options.values()])
         self._failed: set[Any] = set()
 
     @property

@@ -14,47 +14,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from dray.allocator.pruning.components import Component
 from dray.allocator.pruning.model import Model, State, bits
-
-
-class Component:
-    """Devices connected by counters, in order, with the resources and the private values only they use."""
-
-    __slots__ = ("mask", "offset", "positions", "private", "resources")
-
-    def __init__(self, positions: list[int]) -> None:
-        self.positions = positions
-        self.mask = sum(1 << device for device in positions)
-        contiguous = positions[-1] - positions[0] + 1 == len(positions)
-        self.offset = positions[0] if contiguous else -1
-        self.resources: list[int] = []
-        self.private: list[tuple[int, int]] = []
-
-    def relative(self, mask: int) -> int:
-        """A mask as seen from the first device of the component."""
-        if self.offset >= 0:
-            return (mask & self.mask) >> self.offset
-        found = 0
-        for position, device in enumerate(self.positions):
-            found |= (mask >> device & 1) << position
-        return found
-
-    def state(self, state: State, masks: Sequence[int]) -> Any:
-        """Everything about the component that can change."""
-        return (
-            [state.rest[index] for index in self.resources],
-            [self.relative(mask) for mask in masks],
-            self.relative(state.used),
-            self.relative(state.drawn),
-            [self.relative(own) for own in state.own if own],
-            [state.pins[rule] >> value & 1 for rule, value in self.private],
-        )
 
 
 class Symmetry:
     """Interchangeable devices of one model."""
 
-    def __init__(self, model: Model, faulty: Sequence[int]) -> None:
+    def __init__(self, model: Model, components: Sequence[Component], faulty: Sequence[int]) -> None:
         self._model = model
         demanded: dict[int, None] = {}
         relevant = 0
@@ -64,9 +31,11 @@ class Symmetry:
                 relevant |= demand.mask
         self._masks = [*demanded, *dict.fromkeys(faulty)]
         self._twins = self._find_twins(relevant)
+        self.classes = [mask for mask in dict.fromkeys(self._twins) if mask]
+        """Exclusive devices by twins."""
         self._class_of: dict[int, list[Component]] = {}
         self._place: dict[int, tuple[Component, int]] = {}
-        self._group(relevant)
+        self._group(relevant, components)
 
     def equivalents(self, state: State, masks: Sequence[int], device: int) -> int:
         """The devices that nothing can tell from this one, itself among them.
@@ -128,9 +97,16 @@ class Symmetry:
 
     # --- components ---
 
-    def _group(self, relevant: int) -> None:
+    def _group(self, relevant: int, components: Sequence[Component]) -> None:
+        """Sort components into classes; devices that only have twins need no component."""
+        model = self._model
         classes: dict[Any, list[Component]] = {}
-        for component in self._components(relevant):
+        alone = [
+            Component([device])
+            for device in bits(relevant)
+            if not model.draws[device] and (model.shareable >> device & 1 or model.rules)
+        ]
+        for component in (*components, *alone):
             classes.setdefault(self._signature(component), []).append(component)
         for members in classes.values():
             if len(members) > 1:
@@ -138,34 +114,6 @@ class Symmetry:
                     for position, device in enumerate(component.positions):
                         self._class_of[device] = members
                         self._place[device] = (component, position)
-
-    def _components(self, relevant: int) -> list[Component]:
-        """Devices joined by the counters they draw from; devices that only have twins need no component."""
-        model = self._model
-        root: dict[int, int] = {}
-
-        def find(counter: int) -> int:
-            while root[counter] != counter:
-                root[counter] = root[root[counter]]
-                counter = root[counter]
-            return counter
-
-        for index in range(len(model.levels)):
-            root[index] = index
-        sets: dict[tuple[int, str], int] = {}
-        for (pool, group, _name), index in model.counters.items():
-            root[find(index)] = find(sets.setdefault((pool, group), index))
-        for amounts in model.draws:
-            for index, _amount in amounts[1:]:
-                root[find(index)] = find(amounts[0][0])
-        joined: dict[int, list[int]] = {}
-        alone: list[list[int]] = []
-        for device in bits(relevant):
-            if model.draws[device]:
-                joined.setdefault(find(model.draws[device][0][0]), []).append(device)
-            elif model.shareable >> device & 1 or model.rules:
-                alone.append([device])
-        return [Component(positions) for positions in (*joined.values(), *alone)]
 
     def _signature(self, component: Component) -> Any:
         model = self._model
