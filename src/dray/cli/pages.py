@@ -146,6 +146,22 @@ def driver_checks() -> str:
     )
 
 
+def differences() -> str:
+    """Every difference from the allocator of Kubernetes that is meant to be."""
+    from dray.sim.reference.departures import DECISIONS
+
+    built = [[f"`{name.value}`", said.text] for name, said in DECISIONS.items() if said.built]
+    missing = [[f"`{name.value}`"] for name, said in DECISIONS.items() if not said.built]
+    return _page(
+        "Differences from Kubernetes",
+        "Where the allocator answers otherwise than that of Kubernetes; `dray vectors run` uses these names.",
+        _table(["difference", "decision"], built),
+        "## Not built",
+        "Features of Kubernetes that dray does not have; a vector that needs one is counted as not built.",
+        _table(["gate of Kubernetes"], missing),
+    )
+
+
 def lint_rules() -> str:
     """Every rule of lint, with a manifest that breaks it."""
     rows = [[f"[`{rule.id}`](#{rule.id})", rule.severity.value, rule.about] for rule in RULES.values()]
@@ -320,6 +336,7 @@ PAGES: Mapping[str, tuple[str, Callable[[], str]]] = MappingProxyType(
         "server-limits": ("Limits of the server", server_limits),
         "metrics": ("Metrics", metrics),
         "driver-checks": ("Checks of drivers", driver_checks),
+        "differences": ("Differences from Kubernetes", differences),
     }
 )
 """Every page: its file, its title, what makes it."""

@@ -24,7 +24,7 @@ from dray.allocator.verify import Given, verify
 from dray.errors import AllocationFault, InputError
 from dray.sim.answers import Answer, Kind
 from dray.sim.reference.departures import DECISIONS, Departure
-from dray.sim.reference.model import predict
+from dray.sim.reference.model import list_faulty, predict
 from dray.sim.reference.situations import possible_departures
 from dray.sim.vectors import Vector
 
@@ -115,7 +115,7 @@ def _judge_equal(vector: Vector, ours: Answer) -> Verdict:
 def _judge_timeout(vector: Vector, ours: Answer, judge: Judge) -> Verdict:
     """Kubernetes has no answer; where the model has one, ours must be that."""
     mine = predict(vector, judge, possible_departures(vector), most=_FEW)
-    if (mine is None and ours.kind not in _SETTLED) or (mine is not None and not matches_ours(mine, ours)):
+    if not _is_plausible(vector, ours, judge) if mine is None else not matches_ours(mine, ours):
         expected = "" if mine is None else f", but: {mine.words}"
         return Verdict(vector, ours, Standing.WRONG, f"not what our decisions lead to{expected}")
     return _explain(vector, ours, frozenset({Departure.TIME_LIMIT}))
@@ -141,7 +141,7 @@ def _judge_by_decisions(vector: Vector, ours: Answer, judge: Judge) -> Verdict:
     mine = predict(vector, judge, departures)
     if mine is not None and not matches_ours(mine, ours):
         return Verdict(vector, ours, Standing.WRONG, f"not what our decisions lead to, but: {mine.words}")
-    if mine is None and ours.kind not in _SETTLED:
+    if mine is None and not _is_plausible(vector, ours, judge):
         return Verdict(vector, ours, Standing.WRONG, "nothing explains it: too large to be recomputed")
     if mine is None:
         return _explain(vector, ours, _single_departures(vector, judge, departures))
@@ -162,6 +162,13 @@ def _single_departures(
         if not _is_same(predict(vector, judge, {departure}, most=_FEW), vector.recorded)
     )
     return found or departures
+
+
+def _is_plausible(vector: Vector, ours: Answer, judge: Judge) -> bool:
+    """Whether an answer that cannot be recomputed is possible; a fault must be about a faulty device."""
+    if ours.kind is not Kind.FAULT:
+        return ours.kind in _SETTLED
+    return bool(ours.about) and ours.about in list_faulty(vector, judge)
 
 
 def _is_same(theirs: Answer | None, recorded: Answer) -> bool:

@@ -17,6 +17,7 @@ from dray.node import measures as node
 from dray.scheduler import metrics as scheduler
 from dray.server import metrics as server
 from dray.server.limits import LIMITS as SERVER_LIMITS
+from dray.sim.reference.departures import DECISIONS
 from tests.unit.cli.conftest import Typed
 
 TABLES = (server.MEASURES, scheduler.MEASURES, controllers.MEASURES, node.MEASURES)
@@ -53,6 +54,7 @@ def test_a_folder_that_cannot_be_is_broken_input(typed: Typed, desk: Path) -> No
             [f"## {kind.name} ({kind.internal_api_version})\n" for kind in KINDS if not kind.bystander],
         ),
         ("commands.md", [f"## dray {name}\n" for name in COMMANDS]),
+        ("differences.md", [f"| `{name.value}` |" for name in DECISIONS]),
         ("index.md", [f"({name}.md)" for name in pages.PAGES]),
     ],
 )

@@ -158,6 +158,20 @@ def test_a_question_too_large_to_recompute_is_not_excused(monkeypatch: pytest.Mo
     assert "too large" in verdict.because
 
 
+def test_a_fault_too_large_to_recompute_must_be_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The search is longer here than in Kubernetes: all that can be checked is the device of the fault."""
+
+    def answers_of_kubernetes_alone(*asked: Any, **_: Any) -> Answer | None:
+        return Answer(Kind.REFUSED) if len(asked) == 2 else None
+
+    monkeypatch.setattr("dray.sim.verdicts.predict", answers_of_kubernetes_alone)
+    vector = _with_record(read_vector(QUESTIONS[Departure.ALL_UNREACHED]), Answer(Kind.REFUSED))
+    for name, standing in (("b", Standing.DECIDED), ("a", Standing.WRONG)):
+        about = f"d.example.com/p/{name}"
+        ours = Answer(Kind.FAULT, text=f"BrokenSelector on {about}", about=about)
+        assert judge_answer(vector, ours, JUDGE).standing is standing
+
+
 def test_a_field_of_the_record_that_dray_does_not_have_is_not_overlooked() -> None:
     result = got("a", skipNodeOperations=["*"])
     skipping = page(device("a"), skipNodeOperations=["*"])

@@ -7,10 +7,19 @@ from collections.abc import Iterable
 from dray.allocator.contents import Judge
 from dray.sim.answers import Answer, Kind
 from dray.sim.reference.case import Abort, Case, TooLarge
-from dray.sim.reference.departures import Departure
+from dray.sim.reference.departures import EVERY, Departure
 from dray.sim.reference.results import build_results
 from dray.sim.reference.search import MOST, PlainSearch
 from dray.sim.vectors import Vector
+
+
+def list_faulty(vector: Vector, judge: Judge) -> frozenset[str]:
+    """The devices that the node reaches and on which a selector of some request fails."""
+    search = PlainSearch(Case(vector, judge, EVERY))
+    try:
+        return frozenset(str(found) for found in search.view.candidates if search.is_faulty(found))
+    except Abort:
+        return frozenset()
 
 
 def predict(

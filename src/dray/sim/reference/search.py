@@ -71,6 +71,17 @@ class PlainSearch:
             self._choices += choices
         return tuple(self._picks) if self._choose(0) is _Found.YES else None
 
+    def is_faulty(self, candidate: Candidate) -> bool:
+        """Whether some request cannot be judged on a device."""
+        for number, claim in enumerate(self._case.vector.claims):
+            for choice in read_choices(self._case, number, claim):
+                for want in choice.wants:
+                    try:
+                        self._matches(candidate, want)
+                    except Abort:
+                        return True
+        return False
+
     # --- before the search ---
 
     def _prepare(self, want: Want) -> None:
@@ -304,17 +315,16 @@ class PlainSearch:
         if want.admin and self._case.departs(Departure.ADMIN_COUNTERS):
             return True
         held = [other for other in self.view.consumers[candidate.pool] if other.place in self._held]
-        now = {
-            id(pick.candidate): pick.candidate
-            for pick in self._picks
-            if pick.candidate.pool == candidate.pool and pick.candidate.device.consumes_counters
-            if not (pick.want.admin and self._case.departs(Departure.ADMIN_COUNTERS))
-        }
-        if self._is_shared(candidate) and (candidate.place in self._held or id(candidate) in now):
+        fresh: list[Candidate] = []
+        for pick in self._picks:
+            other = pick.candidate
+            if other.pool != candidate.pool or not other.device.consumes_counters:
+                continue
+            free = pick.want.admin and self._case.departs(Departure.ADMIN_COUNTERS)
+            if not free and not self._is_charged(other, fresh):
+                fresh.append(other)
+        if self._is_charged(candidate, fresh):
             return True
-        fresh = [
-            other for other in now.values() if not (self._is_shared(other) and other.place in self._held)
-        ]
         left = dict(self.view.totals[candidate.pool])
         least = 0 if self._case.departs(Departure.NEGATIVE_DRAWS) else -LARGEST * NANOS
         for other in (*held, *fresh, candidate):
@@ -322,6 +332,11 @@ class PlainSearch:
                 for name, counter in drawn.counters.items():
                     left[drawn.counter_set, name] -= max(nanos(counter.value), least)
         return min(left.values(), default=0) >= 0 and self._groups_agree(candidate, [*held, *fresh])
+
+    def _is_charged(self, candidate: Candidate, fresh: Sequence[Candidate]) -> bool:
+        """Whether a share of the device has drawn already, which is done once for all of them."""
+        _, shares, _ = self._held.get(candidate.place, _NOBODY)
+        return self._is_shared(candidate) and (shares or any(other is candidate for other in fresh))
 
     def _groups_agree(self, candidate: Candidate, others: Sequence[Candidate]) -> bool:
         """Whether one compatibility group is common to all who draw from a counter set."""
