@@ -18,7 +18,7 @@ def devices_that_cannot_be_judged_are_skipped() -> Any:
 
 @mistake
 def devices_are_grouped_by_nothing() -> Any:
-    return patch.object(devicelist, "_reader", lambda driver, read: lambda content: None)
+    return patch.object(devicelist, "_keys", lambda driver, read, contents: [None] * len(contents))
 
 
 @mistake

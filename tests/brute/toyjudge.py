@@ -9,8 +9,10 @@ attr?:NAME=TEXT               has this value; false when it lacks the attribute
 
 from __future__ import annotations
 
-from dray.allocator.contents import Reading
-from dray.api.deviceenv import DeviceRead
+from collections.abc import Callable
+from typing import NamedTuple
+
+from dray.api.devicevalue import DeviceRead, DeviceReads
 from dray.api.resource import Device
 
 
@@ -50,20 +52,30 @@ def judged(expression: str, driver: str, device: Device) -> bool | str:
     raise ValueError(f"the toy judge does not know `{expression}`")
 
 
+class ToyReading(NamedTuple):
+    """How a word is judged on plain devices."""
+
+    reads: DeviceReads | None
+    judge: Callable[[str, Device], bool | str]
+    driver: str | None = None
+    driver_alone: bool = False
+    text: str | None = None
+
+
 class ReadingToyJudge(ToyJudge):
     """The same judge; it also tells what its words read, so that devices are judged in groups."""
 
-    def reading(self, expression: str) -> Reading:
+    def reading(self, expression: str) -> ToyReading:
         def judge(driver: str, device: Device) -> bool | str:
             return self(expression, driver, device)
 
         word, _, rest = expression.partition(":")
         if word == "driver":
-            return Reading((), judge, rest, driver_alone=True)
+            return ToyReading((), judge, rest, driver_alone=True)
         if word in ("shared", "single"):
-            return Reading((DeviceRead("allowMultipleAllocations"),), judge)
+            return ToyReading((DeviceRead("allowMultipleAllocations"),), judge)
         if word in ("attr", "attr?"):
             domain, _, id = rest.partition("=")[0].partition("/")
             # A name without a domain belongs to the driver of the device, and the words do not say which.
-            return Reading((DeviceRead("attributes", domain, id),) if id else None, judge)
-        return Reading((), judge)
+            return ToyReading((DeviceRead("attributes", domain, id),) if id else None, judge)
+        return ToyReading((), judge)

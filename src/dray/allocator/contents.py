@@ -11,7 +11,7 @@ drivers publish new values, and people write new selectors, for as long as a clu
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, Protocol
 from weakref import WeakValueDictionary
 
 import msgspec
@@ -19,7 +19,7 @@ import msgspec
 from dray.allocator.checks.capacity import Amounts, consumption
 from dray.allocator.reasons import Refusal
 from dray.allocator.withheld import WithheldDevice
-from dray.api.deviceenv import DeviceReads, is_plain
+from dray.api.devicevalue import DeviceReads, is_plain
 from dray.api.jsontext import write_json
 from dray.api.resource import Device
 from dray.values.bounds import Bound
@@ -32,17 +32,27 @@ Judge = Callable[[str, str, Device], Verdict]
 """Expression, driver, device: the verdict."""
 
 
-class Reading(NamedTuple):
-    """How an expression is judged on plain devices (see `deviceenv.is_plain`).
+class Reading(Protocol):
+    """How an expression is judged on plain devices (see `devicevalue`).
 
     Those of one driver that agree in what it `reads` get the same verdict; None when it may read anything.
-    `driver` is the only driver for whose devices it can be true, and with `driver_alone` it is.
+    `driver` is the only driver for whose devices it can be true, and with `driver_alone` it is. With a `text`
+    it is true when the attribute it reads is that text, and false when it is another.
     """
 
-    reads: DeviceReads | None
-    judge: Callable[[str, Device], Verdict]
-    driver: str | None = None
-    driver_alone: bool = False
+    @property
+    def reads(self) -> DeviceReads | None: ...
+
+    @property
+    def driver(self) -> str | None: ...
+
+    @property
+    def driver_alone(self) -> bool: ...
+
+    @property
+    def text(self) -> str | None: ...
+
+    def judge(self, driver: str, device: Device, /) -> Verdict: ...
 
 
 GroupVerdicts = dict[tuple[str, str, Any], Verdict]
@@ -88,6 +98,7 @@ class Content:
         "counters",
         "device",
         "driver",
+        "gives_freely",
         "limited",
         "plain",
         "shareable",
@@ -111,6 +122,11 @@ class Content:
             for name, capacity in device.capacity.items()
         )
         """Whether its own capacities may rule it out, although nothing is asked of them."""
+        self.gives_freely = all(
+            capacity.request_policy is None and self.totals[name] >= 0
+            for name, capacity in device.capacity.items()
+        )
+        """Whether any amount up to the total can be asked, and none need be."""
         self._judge = judge
         self._verdicts: dict[str, Verdict] = {}
         self._sets: dict[str, frozenset[tuple[str, Any]]] = {}

@@ -21,7 +21,7 @@ from dray.allocator.checks import taints
 from dray.allocator.contents import Content, Contents, GroupVerdicts, Judge, Reading, Verdict
 from dray.allocator.reasons import Reason, Refusal
 from dray.allocator.wants import Want
-from dray.api.deviceenv import DeviceRead, DeviceReads, has_domain
+from dray.api.devicevalue import DeviceRead, DeviceReads, has_domain
 from dray.api.resource import Device
 from dray.values.bounds import Bound
 
@@ -49,23 +49,20 @@ class ReadingJudge(Protocol):
 class Groups:
     """The plain devices of a list by what an expression reads of them, as far as anybody looked."""
 
-    __slots__ = ("_keys", "masks", "reach")
+    __slots__ = ("masks", "reach")
 
-    def __init__(self, driver: str, reads: DeviceReads) -> None:
-        self._keys = [_reader(driver, read) for read in reads]
+    def __init__(self) -> None:
         self.reach = 0
         self.masks: dict[Any, int] = {}
 
-    def extend(self, contents: Sequence[Content], plain: int, stop: int) -> None:
-        """Sort the devices up to a place into groups."""
-        masks, keys = self.masks, self._keys
+    def extend(self, driver: str, reads: DeviceReads, stretch: Sequence[Content], plain: int) -> None:
+        """Sort the next devices into groups."""
+        masks = self.masks
         bit = 1 << self.reach
-        stretch = contents[self.reach : stop]
-        self.reach = stop
-        first = keys[0]
-        for content in stretch:
+        self.reach += len(stretch)
+        columns = [_keys(driver, read, stretch) for read in reads]
+        for key in columns[0] if len(columns) == 1 else zip(*columns, strict=True):
             if bit & plain:
-                key = first(content) if len(keys) == 1 else tuple([key_of(content) for key_of in keys])
                 masks[key] = masks.get(key, 0) | bit
             bit <<= 1
 
@@ -93,10 +90,10 @@ class DeviceList:
     __slots__ = (
         "__weakref__",
         "_barred",
+        "_free",
         "_groups",
         "_hidden",
         "_judge",
-        "_limited",
         "_plain",
         "_suitable",
         "_tainted",
@@ -113,7 +110,7 @@ class DeviceList:
         self.driver = contents[0].driver if contents else ""
         self._hidden = _mask(contents, lambda content: content.withheld is Reason.BINDING_CONDITIONS)
         self._barred = tangled | _mask(contents, lambda content: content.withheld is not None)
-        self._limited = _mask(contents, lambda content: content.limited)
+        self._free = _mask(contents, lambda content: content.gives_freely)
         self._tainted = _mask(contents, lambda content: bool(content.taints))
         self._plain = _mask(contents, lambda content: content.plain)
         self.all_plain = self._plain.bit_count() == len(contents)
@@ -150,7 +147,7 @@ class DeviceList:
                 known.faulty |= broken
             if not alive:
                 return
-        asking = alive if want.amounts else alive & self._limited
+        asking = alive if want.amounts else alive & ~self._free
         if asking:
             alive = self._able(known, want, alive, asking)
         known.suiting |= alive
@@ -161,8 +158,13 @@ class DeviceList:
 
     def _able(self, known: Suitability, want: Want, alive: int, asking: int) -> int:
         """Without the devices that can never give what is asked."""
+        amounts = want.amounts
         for place in places(asking):
-            consumed = self.contents[place].consumed(want.amounts)
+            content = self.contents[place]
+            totals = content.totals
+            if content.gives_freely and all(nanos <= totals.get(name, -1) for name, nanos in amounts):
+                continue
+            consumed = content.consumed(amounts)
             if isinstance(consumed, Refusal):
                 alive &= ~(1 << place)
                 if consumed.reason in FAULTS:
@@ -199,11 +201,15 @@ class DeviceList:
 
     def _select_groups(self, expression: str, reading: Reading, alive: int, stop: int) -> tuple[int, int]:
         """The same, of plain devices; the verdict on the first of a group is that on all."""
-        reads, verdicts, driver = reading.reads, self._verdicts, self.driver
+        reads, text, verdicts, driver = reading.reads, reading.text, self._verdicts, self.driver
         selected = broken = 0
         for key, members in self._grouped(reads, stop).items() if reads else (((), alive),):
             members &= alive
             if not members:
+                continue
+            if text is not None and type(key) is str:
+                if key == text:
+                    selected |= members
                 continue
             sought = (expression, driver, key)
             verdict = verdicts.get(sought)
@@ -219,9 +225,9 @@ class DeviceList:
     def _grouped(self, reads: DeviceReads, stop: int) -> dict[Any, int]:
         found = self._groups.get(reads)
         if found is None:
-            found = GROUPS.keep(self._groups, reads, Groups(self.driver, reads))
+            found = GROUPS.keep(self._groups, reads, Groups())
         if found.reach < stop:
-            found.extend(self.contents, self._plain, stop)
+            found.extend(self.driver, reads, self.contents[found.reach : stop], self._plain)
         return found.masks
 
     def _select_each(self, expression: str, alive: int) -> tuple[int, int]:
@@ -269,39 +275,44 @@ def _mask(contents: Sequence[Content], holds: Callable[[Content], bool]) -> int:
 # --- what tells devices apart ---
 
 
-def _reader(driver: str, read: DeviceRead) -> Callable[[Content], Any]:
-    """What a read finds on a device, as something to compare by: equal only when the values are the same."""
+def _keys(driver: str, read: DeviceRead, contents: Sequence[Content]) -> list[Any]:
+    """What a read finds on devices, as something to compare by: equal only when the values are the same."""
     field, domain, id = read
     if field == "allowMultipleAllocations":
-        return lambda content: content.shareable
+        return [content.shareable for content in contents]
     if not id:
-        return lambda content: has_domain(driver, getattr(content.device, field), domain)
-    full, short = f"{domain}/{id}", id if domain == driver else None
-    return _attribute_reader(full, short) if field == "attributes" else _capacity_reader(full, short)
+        return [has_domain(driver, getattr(content.device, field), domain) for content in contents]
+    names = (id, f"{domain}/{id}") if domain == driver else (f"{domain}/{id}",)
+    find = _attribute_keys if field == "attributes" else _capacity_keys
+    return find(contents, *names)
 
 
-def _attribute_reader(full: str, short: str | None) -> Callable[[Content], Any]:
-    def key_of(content: Content) -> Any:
+def _attribute_keys(contents: Sequence[Content], name: str, otherwise: str | None = None) -> list[Any]:
+    keys: list[Any] = []
+    for content in contents:
         attributes = content.device.attributes
-        held = attributes.get(full) if short is None else attributes.get(short) or attributes.get(full)
-        if held is None:
-            return None
-        text = held.string_value
-        if text is not None:
-            return text
-        number = held.int_value
-        # All but texts and numbers are compared as they were published: Python takes True for 1.
-        return held if number is None else number
+        held = attributes.get(name)
+        if held is None and otherwise is not None:
+            held = attributes.get(otherwise)
+        key: Any = held
+        if held is not None:
+            # All but texts and numbers are compared as they were published: Python takes True for 1.
+            key = held.string_value
+            if key is None:
+                key = held.int_value
+                if key is None:
+                    key = held
+        keys.append(key)
+    return keys
 
-    return key_of
 
-
-def _capacity_reader(full: str, short: str | None) -> Callable[[Content], Any]:
-    def key_of(content: Content) -> Any:
+def _capacity_keys(contents: Sequence[Content], name: str, otherwise: str | None = None) -> list[Any]:
+    keys: list[Any] = []
+    for content in contents:
         capacity = content.device.capacity
-        held = capacity.get(full) if short is None else capacity.get(short) or capacity.get(full)
-        if held is None or held.value is None:
-            return None
-        return held.value.nanos, held.value.form
-
-    return key_of
+        held = capacity.get(name)
+        if held is None and otherwise is not None:
+            held = capacity.get(otherwise)
+        amount = held.value if held is not None else None
+        keys.append(None if amount is None else (amount.nanos, amount.form))
+    return keys

@@ -147,20 +147,21 @@ class _Reader:
             raise self._fault(f"request `{name}`", why)
         if ask.count < 0:
             raise self._fault(f"request `{name}`", f"count is {ask.count}; expected 0 or more")
-        device_class = self._class_of(name, ask.device_class_name)
-        selectors: list[tuple[str, str]] = []
+        class_name = ask.device_class_name
+        device_class = self._classes.get(class_name) or self._class_of(name, class_name)
+        selectors: tuple[tuple[str, str], ...] = ()
         if device_class.spec.selectors:
-            self._add(selectors, name, f"class {ask.device_class_name}", device_class.spec.selectors)
+            selectors = self._owned(name, f"class {class_name}", device_class.spec.selectors)
         if ask.selectors:
-            self._add(selectors, name, f"request {name}", ask.selectors)
+            selectors += self._owned(name, f"request {name}", ask.selectors)
         amounts = self._amounts(name, ask.capacity) if ask.capacity is not None else ()
         every = ask.allocation_mode == ALL
         if admin:
             self.minds_admin = True
         return Want(
             name,
-            ask.device_class_name,
-            tuple(selectors),
+            class_name,
+            selectors,
             EVERY if every else ask.count,
             admin,
             ask.tolerations,
@@ -171,7 +172,7 @@ class _Reader:
         )
 
     def _class_of(self, request: str, name: str) -> DeviceClass:
-        found = self._classes.get(name) or (self._class_named(name) if name else None)
+        found = self._class_named(name) if name else None
         if found is None:
             why = f"device class `{name}` does not exist"
             if not name:
@@ -182,14 +183,17 @@ class _Reader:
             self.configured = True
         return found
 
-    def _add(
-        self, found: list[tuple[str, str]], request: str, owner: str, selectors: tuple[DeviceSelector, ...]
-    ) -> None:
+    def _owned(
+        self, request: str, owner: str, selectors: tuple[DeviceSelector, ...]
+    ) -> tuple[tuple[str, str], ...]:
+        """The expressions of selectors, each with whom it belongs to."""
+        found = []
         for selector in selectors:
             cel = selector.cel
             if cel is None:
                 raise self._fault(f"request `{request}`", f"a selector of {owner} has no CEL expression")
             found.append((owner, cel.expression))
+        return tuple(found)
 
     def _amounts(self, request: str, capacity: CapacityRequirements) -> tuple[tuple[str, int], ...]:
         found = []

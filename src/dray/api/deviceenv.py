@@ -18,20 +18,19 @@ everything, because it was allowed to when it was written.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Final, TypeAlias
 
-from dray.api.resource.device import Device, DeviceAttribute
-from dray.cel import CompileFault, Env, EvalFault, Measured, Program, Read, Stage, Variable
+from dray.api.devicevalue import DeviceReads, built_value, device_reads, read_value
+from dray.api.resource.device import Device
+from dray.cel import CompileFault, Env, EvalFault, Measured, Program, Stage, Variable
 from dray.cel import types as t
 from dray.cel.extents import Extent
 from dray.cel.library import INCLUDES, STANDARD
-from dray.cel.values import OpenMap, Value, type_name
+from dray.cel.values import Value, type_name
 from dray.gates import GateSet
 from dray.values.names import MAX_DOMAIN, MAX_DRIVER, MAX_ID
-from dray.values.semver import Version, VersionError
 
 MAX_EXPRESSION: Final = 10 * 1024
 """Bytes of an expression; validation refuses more before anything is compiled."""
@@ -44,17 +43,6 @@ _SHORT: Final = 512
 """Characters of an expression of which many are remembered."""
 _MAX_ATTRIBUTES: Final = 32
 _MAX_VALUE: Final = 64
-
-
-@dataclass(frozen=True, slots=True)
-class SelectorFault:
-    """A selector that cannot be used: in words, and what the compiler found when it was the compiler."""
-
-    detail: str
-    compiling: CompileFault | None = None
-
-    def __str__(self) -> str:
-        return self.detail
 
 
 class DeviceBinding:
@@ -75,23 +63,30 @@ class DeviceBinding:
     def value(self) -> dict[str, Value] | EvalFault:
         """The value of the variable `device`, or why this device has none."""
         if self._value is None:
-            self._value = _built(self._driver, self._device)
+            self._value = built_value(self._driver, self._device)
         return self._value
 
 
-class DeviceRead(NamedTuple):
-    """Something of a device, other than its driver, that a selector looks at.
+@dataclass(frozen=True, slots=True)
+class SelectorFault:
+    """A selector that cannot be used: in words, and what the compiler found when it was the compiler.
 
-    `field` is that of the variable. Attributes and capacities have a domain and an id; an empty id asks only
-    whether the domain holds anything.
+    Asked about devices it says the same of all of them, so it reads nothing.
     """
 
-    field: str
-    domain: str = ""
-    id: str = ""
+    detail: str
+    compiling: CompileFault | None = None
+    reads: DeviceReads = ()
+    driver: None = None
+    driver_alone: bool = False
+    text: None = None
 
+    def __str__(self) -> str:
+        return self.detail
 
-DeviceReads: TypeAlias = tuple[DeviceRead, ...]
+    def judge(self, driver: str, device: Device) -> bool | str:
+        """Why no device can be judged."""
+        return self.detail
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,19 +94,26 @@ class Selector:
     """A compiled selector.
 
     `reads` is all that its answer depends on, next to the driver; None when that may be anything. `driver` is
-    the only driver for whose devices it can be true, and `driver_alone` says that it asks nothing else.
+    the only driver for whose devices it can be true, and `driver_alone` says that it asks nothing else. With a
+    `text` it asks only whether the one attribute it reads is that text.
     """
 
     program: Program
     reads: DeviceReads | None = None
     driver: str | None = None
     driver_alone: bool = False
+    text: str | None = None
 
-    def matches_plain(self, driver: str, device: Device) -> bool | EvalFault:
-        """Like `matches`, for a plain device (see `is_plain`): only what is read is made a value."""
+    def judge(self, driver: str, device: Device) -> bool | str:
+        """Whether a plain device (see `devicevalue`) is selected, or why that cannot be said."""
         if self.reads is None:
-            return self.matches(DeviceBinding(driver, device))
-        return _answer(self.program.evaluate_one(_read_value(driver, device, self.reads)))
+            result: Value | EvalFault = self.matches(DeviceBinding(driver, device))
+        else:
+            result = self.program.evaluate_one(read_value(driver, device, self.reads))
+        if result is True or result is False:
+            return bool(result)
+        found = _as_bool(result)
+        return found if isinstance(found, bool) else str(found)
 
     def matches(self, device: DeviceBinding) -> bool | EvalFault:
         """Whether the device is selected, or why that cannot be said."""
@@ -185,34 +187,14 @@ def _compile(expression: str, sharing: bool, lists: bool) -> Compiled:
 
 
 def _selector(program: Program) -> Selector:
-    reads = _device_reads(program.reading.reads("device"))
+    reads = device_reads(program.reading.reads("device"))
     demanded = program.reading.demanded("device")
-    if demanded is None or demanded.words != ("driver",):
-        return Selector(program, reads)
-    return Selector(program, reads, demanded.text, demanded.alone)
+    if demanded is not None and demanded.words == ("driver",):
+        return Selector(program, reads, demanded.text, demanded.alone)
+    if demanded is not None and demanded.alone and len(demanded.words) == 3 and reads:
+        return Selector(program, reads, text=demanded.text)
+    return Selector(program, reads)
 
-
-def _device_reads(reads: Iterable[Read] | None) -> DeviceReads | None:
-    """What a selector reads, in terms of a device; None when it uses a whole map, or odd names."""
-    if reads is None:
-        return None
-    found: set[DeviceRead] = set()
-    for words, presence in reads:
-        field, domain, id = (*words, "", "")[:3]
-        if field == "driver":
-            continue
-        if field not in _MAPS:
-            found.add(DeviceRead(field))
-        elif len(words) > 2 and "/" not in domain and "/" not in id and id:
-            found.add(DeviceRead(field, domain, id))
-        elif len(words) == 2 and presence and "/" not in domain:
-            found.add(DeviceRead(field, domain))
-        elif len(words) != 1 or not presence:
-            return None
-    return tuple(sorted(found))
-
-
-_MAPS: Final = ("attributes", "capacity")
 
 _STAGES: Final = {
     Stage.CHECK: "compilation failed",
@@ -264,112 +246,6 @@ _EXTENT: Final = Extent(
         ),
     },
 )
-
-
-# --- the value ---
-
-
-def _built(driver: str, device: Device) -> dict[str, Value] | EvalFault:
-    attributes = OpenMap()
-    capacity = OpenMap()
-    for name, attribute in device.attributes.items():
-        try:
-            value = _attribute_value(attribute)
-        except VersionError as bad:
-            return EvalFault(f"attribute {name}: parse semantic version: {bad.reason}")
-        if value is None:
-            return EvalFault(f"attribute {name}: unsupported attribute value")
-        _put(attributes, driver, name, value)
-    for name, amount in device.capacity.items():
-        if amount.value is None:
-            return EvalFault(f"capacity {name}: no value")
-        _put(capacity, driver, name, amount.value)
-    return {
-        "driver": driver,
-        "allowMultipleAllocations": device.allow_multiple_allocations is True,
-        "attributes": attributes,
-        "capacity": capacity,
-    }
-
-
-def is_plain(driver: str, device: Device) -> bool:
-    """Whether the value of a device can be built in full, and no part of it has two names."""
-    own = f"{driver}/"
-    attributes, capacity = device.attributes, device.capacity
-    for name, attribute in attributes.items():
-        if name.startswith(own) and name[len(own) :] in attributes:
-            return False
-        if attribute.string_value is None and attribute.int_value is None and attribute.bool_value is None:
-            try:
-                if _attribute_value(attribute) is None:
-                    return False
-            except VersionError:
-                return False
-    for name, amount in capacity.items():
-        if amount.value is None or (name.startswith(own) and name[len(own) :] in capacity):
-            return False
-    return True
-
-
-def _read_value(driver: str, device: Device, reads: DeviceReads) -> dict[str, Value]:
-    """The value of a plain device, as far as it is read."""
-    attributes = OpenMap()
-    capacity = OpenMap()
-    value: dict[str, Value] = {"driver": driver, "attributes": attributes, "capacity": capacity}
-    for field, domain, id in reads:
-        if field == "allowMultipleAllocations":
-            value[field] = device.allow_multiple_allocations is True
-        elif field in _MAPS:
-            held: Any = device.attributes if field == "attributes" else device.capacity
-            within: OpenMap = value[field]
-            if not id:
-                if has_domain(driver, held, domain):
-                    within.setdefault(domain, {})
-                continue
-            found = read_named(driver, held, domain, id)
-            if found is not None:
-                held_value = _attribute_value(found) if field == "attributes" else found.value
-                within.setdefault(domain, {})[id] = held_value
-    return value
-
-
-def read_named(driver: str, held: Mapping[str, Any], domain: str, id: str) -> Any:
-    """An attribute or capacity by domain and id, as a plain device published it; None when it did not."""
-    found = held.get(f"{domain}/{id}")
-    return held.get(id) if found is None and domain == driver else found
-
-
-def has_domain(driver: str, held: Mapping[str, Any], domain: str) -> bool:
-    """Whether a device published anything in a domain."""
-    own = domain == driver
-    return any(name.startswith(f"{domain}/") or (own and "/" not in name) for name in held)
-
-
-def _put(domains: dict[str, Any], driver: str, name: str, value: Value) -> None:
-    domain, slash, id = name.partition("/")
-    if not slash:
-        domain, id = driver, name
-    within = domains.get(domain)
-    if within is None:
-        within = domains[domain] = {}
-    within[id] = value
-
-
-def _attribute_value(attribute: DeviceAttribute) -> Value | None:
-    """What an attribute holds, as a value of CEL; nothing when no member is set."""
-    if attribute.string_value is not None:
-        return attribute.string_value
-    if attribute.int_value is not None:
-        return attribute.int_value
-    if attribute.bool_value is not None:
-        return attribute.bool_value
-    if attribute.version_value is not None:
-        return Version.parse(attribute.version_value)
-    held = attribute.held()
-    if held is None:
-        return None
-    kind, values = held
-    return tuple(Version.parse(str(one)) for one in values) if kind == "version" else values
 
 
 # --- the answer ---

@@ -29,6 +29,11 @@ def consumption(device: Device, amounts: Amounts) -> dict[str, int] | Refusal:
     consumed: dict[str, int] = {}
     refusal: Refusal | None = None
     for name, capacity in device.capacity.items():
+        total = capacity.value
+        if capacity.request_policy is None and total is not None and 0 <= asked.get(name, 0) <= total.nanos:
+            # Nearly all of them, and asked of every device that can be shared: at once.
+            consumed[name] = asked.get(name, total.nanos)
+            continue
         taken = _within(name, capacity, _rounded(name, capacity, asked.get(name)))
         if not isinstance(taken, Refusal):
             consumed[name] = taken

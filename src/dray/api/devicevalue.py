@@ -1,0 +1,158 @@
+"""A device as a value of CEL: the whole, or only what an expression reads of it.
+
+Theory of operation: a name without a domain belongs to the domain of the driver. The value of a device is
+built of all its attributes and capacities; where one cannot be read, the device has no value. A *plain* device
+is one whose value can be built and whose names are all different: any part of it can be looked up alone, and
+an expression that reads only some parts cannot tell the difference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from dray.api.resource.device import Device, DeviceAttribute
+from dray.cel import EvalFault, Read
+from dray.cel.values import OpenMap, Value
+from dray.values.semver import Version, VersionError
+
+_MAPS: Final = ("attributes", "capacity")
+
+
+class DeviceRead(NamedTuple):
+    """Something of a device, other than its driver, that a selector looks at.
+
+    `field` is that of the variable. Attributes and capacities have a domain and an id; an empty id asks only
+    whether the domain holds anything.
+    """
+
+    field: str
+    domain: str = ""
+    id: str = ""
+
+
+DeviceReads: TypeAlias = tuple[DeviceRead, ...]
+
+
+def device_reads(reads: Iterable[Read] | None) -> DeviceReads | None:
+    """What a selector reads, in terms of a device; None when it uses a whole map, or odd names."""
+    if reads is None:
+        return None
+    found: set[DeviceRead] = set()
+    for words, presence in reads:
+        field, domain, id = (*words, "", "")[:3]
+        if field == "driver":
+            continue
+        if field not in _MAPS:
+            found.add(DeviceRead(field))
+        elif len(words) > 2 and "/" not in domain and "/" not in id and id:
+            found.add(DeviceRead(field, domain, id))
+        elif len(words) == 2 and presence and "/" not in domain:
+            found.add(DeviceRead(field, domain))
+        elif len(words) != 1 or not presence:
+            return None
+    return tuple(sorted(found))
+
+
+def built_value(driver: str, device: Device) -> dict[str, Value] | EvalFault:
+    """The whole value of a device, or why it has none."""
+    attributes = OpenMap()
+    capacity = OpenMap()
+    for name, attribute in device.attributes.items():
+        try:
+            value = _attribute_value(attribute)
+        except VersionError as bad:
+            return EvalFault(f"attribute {name}: parse semantic version: {bad.reason}")
+        if value is None:
+            return EvalFault(f"attribute {name}: unsupported attribute value")
+        _put(attributes, driver, name, value)
+    for name, amount in device.capacity.items():
+        if amount.value is None:
+            return EvalFault(f"capacity {name}: no value")
+        _put(capacity, driver, name, amount.value)
+    return {
+        "driver": driver,
+        "allowMultipleAllocations": device.allow_multiple_allocations is True,
+        "attributes": attributes,
+        "capacity": capacity,
+    }
+
+
+def is_plain(driver: str, device: Device) -> bool:
+    """Whether the value of a device can be built in full, and no part of it has two names."""
+    own = f"{driver}/"
+    attributes, capacity = device.attributes, device.capacity
+    for name, attribute in attributes.items():
+        if name.startswith(own) and name[len(own) :] in attributes:
+            return False
+        if attribute.string_value is None and attribute.int_value is None and attribute.bool_value is None:
+            try:
+                if _attribute_value(attribute) is None:
+                    return False
+            except VersionError:
+                return False
+    for name, amount in capacity.items():
+        if amount.value is None or (name.startswith(own) and name[len(own) :] in capacity):
+            return False
+    return True
+
+
+def read_value(driver: str, device: Device, reads: DeviceReads) -> dict[str, Value]:
+    """The value of a plain device, as far as it is read."""
+    attributes = OpenMap()
+    capacity = OpenMap()
+    value: dict[str, Value] = {"driver": driver, "attributes": attributes, "capacity": capacity}
+    for field, domain, id in reads:
+        if field == "allowMultipleAllocations":
+            value[field] = device.allow_multiple_allocations is True
+        elif field in _MAPS:
+            held: Any = device.attributes if field == "attributes" else device.capacity
+            within: OpenMap = value[field]
+            if not id:
+                if has_domain(driver, held, domain):
+                    within.setdefault(domain, {})
+                continue
+            found = read_named(driver, held, domain, id)
+            if found is not None:
+                held_value = _attribute_value(found) if field == "attributes" else found.value
+                within.setdefault(domain, {})[id] = held_value
+    return value
+
+
+def read_named(driver: str, held: Mapping[str, Any], domain: str, id: str) -> Any:
+    """An attribute or capacity by domain and id, as a plain device published it; None when it did not."""
+    found = held.get(f"{domain}/{id}")
+    return held.get(id) if found is None and domain == driver else found
+
+
+def has_domain(driver: str, held: Mapping[str, Any], domain: str) -> bool:
+    """Whether a device published anything in a domain."""
+    own = domain == driver
+    return any(name.startswith(f"{domain}/") or (own and "/" not in name) for name in held)
+
+
+def _put(domains: dict[str, Any], driver: str, name: str, value: Value) -> None:
+    domain, slash, id = name.partition("/")
+    if not slash:
+        domain, id = driver, name
+    within = domains.get(domain)
+    if within is None:
+        within = domains[domain] = {}
+    within[id] = value
+
+
+def _attribute_value(attribute: DeviceAttribute) -> Value | None:
+    """What an attribute holds, as a value of CEL; nothing when no member is set."""
+    if attribute.string_value is not None:
+        return attribute.string_value
+    if attribute.int_value is not None:
+        return attribute.int_value
+    if attribute.bool_value is not None:
+        return attribute.bool_value
+    if attribute.version_value is not None:
+        return Version.parse(attribute.version_value)
+    held = attribute.held()
+    if held is None:
+        return None
+    kind, values = held
+    return tuple(Version.parse(str(one)) for one in values) if kind == "version" else values
