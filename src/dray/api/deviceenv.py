@@ -94,8 +94,8 @@ class Selector:
     """A compiled selector.
 
     `reads` is all that its answer depends on, next to the driver; None when that may be anything. `driver` is
-    the only driver for whose devices it can be true, and `driver_alone` says that it asks nothing else. With a
-    `text` it asks only whether the one attribute it reads is that text.
+    the only driver for whose devices it can be true, and `driver_alone` says that it asks nothing else. With
+    a `text` it asks only whether the one attribute it reads is that text.
     """
 
     program: Program

@@ -1,9 +1,9 @@
 """A device as a value of CEL: the whole, or only what an expression reads of it.
 
 Theory of operation: a name without a domain belongs to the domain of the driver. The value of a device is
-built of all its attributes and capacities; where one cannot be read, the device has no value. A *plain* device
-is one whose value can be built and whose names are all different: any part of it can be looked up alone, and
-an expression that reads only some parts cannot tell the difference.
+built of all its attributes and capacities; where one cannot be read, the device has no value. A *plain*
+device is one whose value can be built and whose names are all different: any part of it can be looked up
+alone, and an expression that reads only some parts cannot tell the difference.
 """
 
 from __future__ import annotations
