@@ -2,7 +2,7 @@
 
 Theory of operation: values of different types are unequal, except numbers, which are compared by value across
 `int`, `uint` and `double`. Types that Kubernetes adds refuse to be compared with anything else: then the
-answer is an error, not `false`. Lists and maps are equal when their parts are. Comparing is bounded in depth
+answer to `==` is an error, not `false`; `!=` holds. Lists and maps are equal when their parts are. Comparing is bounded in depth
 and in steps, because values can share parts and unfold to something enormous.
 
 Kubernetes takes an error inside a list for "equal" (`[semver] == ["x"]` is true there); here it is an error.
@@ -46,6 +46,14 @@ def equal(left: Value, right: Value) -> bool:
             raise no_such_overload()
         return bool(left == right)
     return _Deep().equal(left, right, 0)
+
+
+def unequal(left: Value, right: Value) -> bool:
+    """Whether `left != right` holds; as in cel-go also where the two cannot be compared."""
+    strict = STRICT.get(type(left))
+    if strict is not None and strict != STRICT.get(type(right)):
+        return True
+    return not equal(left, right)
 
 
 def same(left: Value, right: Value) -> bool:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from dray.cel import costs
-from dray.cel.compare import HOLDING, bulk, contains, equal
+from dray.cel.compare import HOLDING, bulk, contains, equal, unequal
 from dray.cel.costs import Price, characters
 from dray.cel.dispatch import Run
 from dray.cel.faults import CelError
@@ -69,6 +69,7 @@ def equality(left: Plan, right: Plan, negated: bool, offset: int) -> Step:
     if right.known and type(right.value) is str and not negated:
         return _equal_to_text(left.run, right.value, offset)
     one, other = left.run, right.run
+    holds = unequal if negated else equal
 
     def compare(frame: Frame) -> bool:
         a = b = UNSET
@@ -79,7 +80,7 @@ def equality(left: Plan, right: Plan, negated: bool, offset: int) -> Step:
             fail_two(frame, error, (a, b), other, _EQUALITY)
         frame[COST] += costs.equality(a, b)
         try:
-            return equal(a, b) is not negated
+            return holds(a, b)
         except CelError as error:
             raise placed(error, offset) from None
 

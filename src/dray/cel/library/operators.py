@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Final
 
 from dray.cel import types as t
-from dray.cel.compare import NUMBERS, contains, equal, order
+from dray.cel.compare import NUMBERS, contains, equal, order, unequal
 from dray.cel.decls import A, Function, K, Overload, V, careful, free, function, shared
 from dray.cel.faults import CelError, no_such_overload
 from dray.cel.literals import MAX_INT, MAX_UINT, MIN_INT
@@ -239,7 +239,7 @@ _OPTIONAL_MAP: Final = t.optional_of(t.map_of(K, V))
 
 _COMPARISON: Final = (
     function("_==_", careful(free("equals", (A, A), t.BOOL, equal))),
-    function("_!=_", careful(free("not_equals", (A, A), t.BOOL, lambda a, b: not equal(a, b)))),
+    function("_!=_", careful(free("not_equals", (A, A), t.BOOL, unequal))),
     *(_ordering(sign, word, run) for sign, (word, run) in _ORDERINGS.items()),
     function(
         "@in",
