@@ -21,7 +21,7 @@ from dray.allocator.reasons import Refusal
 from dray.allocator.withheld import WithheldDevice
 from dray.api.devicevalue import DeviceReads, is_plain
 from dray.api.jsontext import write_json
-from dray.api.resource import Device
+from dray.api.resource import Device, ResourceSliceSpec
 from dray.values.bounds import Bound
 from dray.values.quantity import Form, Quantity
 
@@ -180,19 +180,42 @@ def _form(amount: Quantity | None) -> Form:
     return Form.DECIMAL if amount is None else amount.form
 
 
+class SliceContents:
+    """The devices of a slice in order; slices that publish the same devices have the same one."""
+
+    __slots__ = ("__weakref__", "contents", "everything", "names")
+
+    def __init__(self, names: tuple[str, ...], contents: tuple[Content, ...]) -> None:
+        self.names = names
+        self.contents = contents
+        self.everything = tuple(range(len(names)))
+        """The positions of all devices."""
+
+
 class Contents:
     """All contents that somebody has, each once; their lists, and what was said of groups of them."""
 
-    __slots__ = ("_known", "judge", "lists", "verdicts")
+    __slots__ = ("_known", "_slices", "judge", "lists", "verdicts")
 
     def __init__(self, judge: Judge) -> None:
         self.judge = judge
         self.lists: WeakValueDictionary[Any, Any] = WeakValueDictionary()
         self.verdicts: GroupVerdicts = {}
         self._known: WeakValueDictionary[tuple[str, bytes], Content] = WeakValueDictionary()
+        self._slices: WeakValueDictionary[tuple[str, bytes], SliceContents] = WeakValueDictionary()
 
     def __len__(self) -> int:
         return len(self._known)
+
+    def of_slice(self, spec: ResourceSliceSpec) -> SliceContents:
+        """The devices of a slice; to write them all at once takes far less time than one by one."""
+        driver, devices = spec.driver, spec.devices
+        key = (driver, write_json((devices, spec.shared_counters) if spec.shared_counters else devices))
+        found = self._slices.get(key)
+        if found is None:
+            contents = tuple([self.of(driver, device) for device in devices])
+            found = self._slices[key] = SliceContents(tuple([device.name for device in devices]), contents)
+        return found
 
     def of(self, driver: str, device: Device) -> Content:
         """The content of a device."""

@@ -13,7 +13,7 @@ slice by position. Pools that wait for binding conditions come last of all where
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from itertools import groupby
 from typing import Any
 from weakref import WeakValueDictionary
@@ -24,6 +24,7 @@ from dray.allocator.contents import Content, Contents, nanos_of
 from dray.allocator.devicelist import DeviceList, device_list
 from dray.allocator.reasons import Reason, Refusal
 from dray.allocator.usage import PoolId
+from dray.allocator.withheld import HiddenSlice
 from dray.api.core import Node
 from dray.api.resource import Counter, CounterSet, ResourceSlice, ResourceSliceSpec
 from dray.values.nodeselector import NodeSelector
@@ -50,19 +51,39 @@ class Reach:
 class Page:
     """A slice, prepared once: contents and reach of its devices."""
 
-    __slots__ = ("_selector", "contents", "known", "slice")
+    __slots__ = ("_selector", "devices", "known", "pool", "slice")
 
     def __init__(self, published: ResourceSlice, contents: Contents) -> None:
         self.slice = published
         self.known = contents
+        self.pool: PoolId = (published.spec.driver, published.spec.pool.name)
         selector = published.spec.node_selector
         self._selector = None if selector is None else selector.without_repeats()
-        driver = published.spec.driver
-        self.contents = tuple(contents.of(driver, device) for device in published.spec.devices)
+        self.devices = contents.of_slice(published.spec)
+
+    @property
+    def contents(self) -> tuple[Content, ...]:
+        """The contents of its devices, in order."""
+        return self.devices.contents
+
+    @property
+    def is_hidden(self) -> bool:
+        """Whether no node sees it, and it only counts for its pool."""
+        return isinstance(self.slice, HiddenSlice)
+
+    @property
+    def likeness(self) -> Any:
+        """What a pool of one node looks like is the same where this is the same of all of its slices."""
+        spec = self.slice.spec
+        return (self.devices, spec.priority, spec.pool.priority, self._selector)
 
     def seen_by(self, node: Node) -> tuple[int, ...] | None:
         """Positions of the devices a node can reach; None when the slice is not for this node at all."""
-        return reached_by(self.slice.spec, node)
+        spec = self.slice.spec
+        if spec.per_device_node_selection:
+            return reached_by(spec, node)
+        covered = _covers(spec.node_name, spec.all_nodes, spec.node_selector, node)
+        return self.devices.everything if covered else None
 
     def reach(self, position: int) -> Reach:
         """Where the device at a position can be used from."""
@@ -122,11 +143,50 @@ class Shelf:
     consumers: Mapping[str, Drawn] = field(default_factory=dict)
     flaw: Refusal | None = None
     devices: DeviceList | None = None
+    model: Shelf | None = None
+    """The shelf of another pool that this one was made after."""
+    untouched: list[Any] = field(default_factory=list)
+    """What is left of it while nothing is taken; the same for all that were made after one model."""
+
+    def renamed(self, pool: PoolId) -> Shelf:
+        """The same for another pool of the driver."""
+        other = object.__new__(Shelf)
+        for name in _SHELF_FIELDS:
+            object.__setattr__(other, name, getattr(self, name))
+        object.__setattr__(other, "pool", pool)
+        object.__setattr__(other, "order", (*self.order[:-1], pool[1]))
+        object.__setattr__(other, "model", self)
+        return other
 
     @property
     def waits(self) -> bool:
         """Whether binding a pod to a device of this pool may have to wait for conditions."""
         return bool(self.order[2])
+
+
+_SHELF_FIELDS = tuple(each.name for each in fields(Shelf) if each.name not in ("pool", "order", "model"))
+
+
+def local_likeness(pages: Sequence[Page]) -> Any:
+    """What a pool on one node is a model for: pools with the same one look the same to their nodes.
+
+    None for a pool that is not whole, or not seen as a whole, of which each node needs a look of its own.
+    """
+    if len(pages) == 1:
+        spec = pages[0].slice.spec
+        is_whole = spec.pool.resource_slice_count == 1 and not spec.per_device_node_selection
+        return pages[0].likeness if is_whole else None
+    first = pages[0].slice.spec
+    for page in pages:
+        spec = page.slice.spec
+        if (
+            spec.pool.resource_slice_count != len(pages)
+            or spec.pool.generation != first.pool.generation
+            or spec.node_name != first.node_name
+            or spec.per_device_node_selection
+        ):
+            return None
+    return tuple([page.likeness for page in sorted(pages, key=lambda page: page.slice.metadata.name)])
 
 
 class Incomplete(msgspec.Struct, frozen=True):
@@ -272,10 +332,13 @@ def in_order(found: Iterable[Shelf]) -> tuple[Shelf, ...]:
     Kubernetes moves pools with binding conditions behind all others. A driver's priorities come first,
     though: only the pools at the end of a driver's own order move.
     """
+    shelves_ = list(found)
+    if len(shelves_) < 2:
+        return tuple(shelves_)
     early: list[Shelf] = []
     late: list[Shelf] = []
     for _driver, own in groupby(
-        sorted(found, key=lambda shelf: shelf.order), key=lambda shelf: shelf.pool[0]
+        sorted(shelves_, key=lambda shelf: shelf.order), key=lambda shelf: shelf.pool[0]
     ):
         ordered = list(own)
         end = len(ordered)

@@ -22,7 +22,18 @@ from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from dray.allocator.contents import Content, Contents, Judge
 from dray.allocator.devicelist import DeviceList
-from dray.allocator.pools import CounterId, Entry, Likenesses, Page, Shelf, in_order, reached_by, shelves
+from dray.allocator.pools import (
+    CounterId,
+    Entry,
+    Likenesses,
+    Page,
+    Shelf,
+    in_order,
+    local_likeness,
+    reached_by,
+    shelves,
+)
+from dray.allocator.sharedpages import SharedPages
 from dray.allocator.usage import UNTOUCHED, PoolId, PoolUsage, Usage
 from dray.allocator.withheld import HiddenSlice
 from dray.api.core import Node
@@ -148,14 +159,23 @@ class _Left:
     key: tuple[Any, ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class View:
     """What one node sees: shelves in order, and their shape."""
 
-    node: Node
-    shelves: tuple[Shelf, ...]
-    shape: Shape
-    this_node: NodeSelector
+    __slots__ = ("node", "shape", "shelves", "used")
+
+    def __init__(
+        self, node: Node, shelves: tuple[Shelf, ...], used: tuple[PoolUsage, ...], shape: Shape
+    ) -> None:
+        self.node = node
+        self.shelves = shelves
+        self.used = used
+        self.shape = shape
+
+    @property
+    def this_node(self) -> NodeSelector:
+        """The selector that matches the node alone."""
+        return for_node(self.node.metadata.name)
 
     def device(self, candidate: int) -> tuple[Shelf, int]:
         """The shelf a candidate stands on, and its position there."""
@@ -178,7 +198,7 @@ class Stock:
     ) -> None:
         self.usage = usage
         self.classes: Mapping[str, DeviceClass] = {c.metadata.name: c for c in classes}
-        self._prepared = _Prepared(slices, Contents(judge))
+        self._prepared = _Prepared(Contents(judge)).with_slices(slices)
 
     def with_usage(self, usage: Usage) -> Stock:
         """The same slices and classes with something else taken; everything prepared is kept."""
@@ -221,61 +241,93 @@ class Stock:
 class _Prepared:
     """What is derived from slices, kept between questions: pages, shelves, what is left of them, shapes."""
 
-    def __init__(
-        self, slices: Iterable[ResourceSlice], contents: Contents, before: _Prepared | None = None
-    ) -> None:
+    def __init__(self, contents: Contents) -> None:
         self._contents = contents
+        self._pages: dict[int, Page] = {}
+        """By the identity of their slices, which they keep alive."""
         self._by_node: dict[str, list[Page]] = {}
-        self._shared: list[Page] = []
-        self._hidden: dict[str, list[ResourceSliceSpec]] = {}
         self._by_pool: dict[PoolId, list[Page]] = {}
+        self._shared: SharedPages | None = None
+        self._hidden: dict[str, list[ResourceSliceSpec]] | None = None
         self._shelves: dict[Any, tuple[Shelf, ...]] = {}
-        self._keys: Likenesses = before._keys if before is not None else WeakValueDictionary()
-        self._seen: dict[str, tuple[Node, tuple[Shelf, ...]]] = {}
-        self._views: dict[str, tuple[View, tuple[PoolUsage, ...]]] = {}
+        self._keys: Likenesses = WeakValueDictionary()
+        self._models: WeakValueDictionary[Any, Shelf] = WeakValueDictionary()
+        self._shapes = _Shapes()
+        self._views: dict[str, View] = {}
         self._settled: tuple[Usage | None, dict[str, View]] = (None, {})
         self._left: WeakKeyDictionary[Shelf, tuple[PoolUsage, _Left]] = WeakKeyDictionary()
-        self._shapes: _Shapes = before._shapes if before is not None else _Shapes()
-        known = (
-            {id(page.slice): page for pages in before._by_pool.values() for page in pages} if before else {}
-        )
-        for published in slices:
-            page = known.get(id(published)) or Page(published, contents)
-            spec = published.spec
-            if isinstance(published, HiddenSlice):
-                said = published.published.spec
-                self._hidden.setdefault(said.node_name or "", []).append(said)
-            elif spec.node_name:
-                self._by_node.setdefault(spec.node_name, []).append(page)
-            else:
-                self._shared.append(page)
-            self._by_pool.setdefault((spec.driver, spec.pool.name), []).append(page)
 
     def with_slices(self, slices: Iterable[ResourceSlice]) -> _Prepared:
         """The same for other slices; what nodes see is kept where none of their pools changed."""
-        other = _Prepared(slices, self._contents, self)
-        pools = self._by_pool.keys() | other._by_pool.keys()
-        changed = {pool for pool in pools if self._by_pool.get(pool) != other._by_pool.get(pool)}
-        nodes: set[str] = set()
-        for pool in changed:
+        now = {id(published): published for published in slices}
+        other = self._copied()
+        gone = [page for number, page in self._pages.items() if number not in now]
+        came = [Page(published, self._contents) for n, published in now.items() if n not in self._pages]
+        for page in gone:
+            other._remove(page)
+        for page in came:
+            other._add(page)
+        for pool in {page.pool for page in (*gone, *came)}:
             before, after = self.nodes_of(pool), other.nodes_of(pool)
             if before is None or after is None:
-                return other
-            nodes |= before | after
-        other._seen = {name: seen for name, seen in self._seen.items() if name not in nodes}
-        other._views = {name: view for name, view in self._views.items() if name not in nodes}
+                other._views, other._shared, other._hidden = {}, None, None
+                break
+            for name in before | after:
+                other._views.pop(name, None)
         return other
 
+    def _copied(self) -> _Prepared:
+        other = _Prepared(self._contents)
+        other._pages, other._views = self._pages.copy(), self._views.copy()
+        other._by_node, other._by_pool = self._by_node.copy(), self._by_pool.copy()
+        other._shared, other._hidden, other._keys = self._shared, self._hidden, self._keys
+        other._models, other._shapes = self._models, self._shapes
+        return other
+
+    def _add(self, page: Page) -> None:
+        self._pages[id(page.slice)] = page
+        self._by_pool[page.pool] = [*self._by_pool.get(page.pool, ()), page]
+        name = page.slice.spec.node_name
+        if name:
+            self._by_node[name] = [*self._by_node.get(name, ()), page]
+
+    def _remove(self, page: Page) -> None:
+        del self._pages[id(page.slice)]
+        _take_out(self._by_pool, page.pool, page)
+        if page.slice.spec.node_name:
+            _take_out(self._by_node, page.slice.spec.node_name, page)
+
+    def near(self, node: Node) -> list[Page]:
+        """The pages that a node may see something of."""
+        shared = self._shared
+        if shared is None:
+            pages = [page for page in self._pages.values() if not page.slice.spec.node_name]
+            shared = self._shared = SharedPages(page for page in pages if not page.is_hidden)
+        own = self._by_node.get(node.metadata.name, ())
+        return [*own, *shared.near(node)] if shared.pages else list(own)
+
+    def pages_of(self, pool: PoolId) -> list[Page]:
+        """All pages of a pool."""
+        return self._by_pool.get(pool, [])
+
     def hidden_from(self, node: Node) -> tuple[PoolId, ...]:
-        hidden = (
-            (*self._hidden.get(node.metadata.name, ()), *self._hidden.get("", ())) if self._hidden else ()
-        )
-        pools = {(spec.driver, spec.pool.name) for spec in hidden if reached_by(spec, node)}
+        pools = {(spec.driver, spec.pool.name) for spec in self._hidden_near(node) if reached_by(spec, node)}
         return tuple(sorted(pools))
 
+    def _hidden_near(self, node: Node) -> list[ResourceSliceSpec]:
+        """What hidden slices said that may have been for a node."""
+        hidden = self._hidden
+        if hidden is None:
+            hidden = self._hidden = {}
+            for page in self._pages.values():
+                if isinstance(page.slice, HiddenSlice):
+                    spec = page.slice.published.spec
+                    hidden.setdefault(spec.node_name or "", []).append(spec)
+        return [*hidden.get(node.metadata.name, ()), *hidden.get("", ())] if hidden else []
+
     def nodes_of(self, pool: PoolId) -> frozenset[str] | None:
-        names = {page.slice.spec.node_name for page in self._by_pool.get(pool, ())}
-        return None if None in names or "" in names else frozenset(name for name in names if name)
+        names = {page.slice.spec.node_name or "" for page in self._by_pool.get(pool, ())}
+        return None if "" in names else frozenset(names)
 
     def sizes(self) -> dict[str, int]:
         return {
@@ -285,8 +337,8 @@ class _Prepared:
         }
 
     def forget(self, node: str) -> None:
-        for kept in (self._seen, self._views, self._settled[1]):
-            kept.pop(node, None)
+        self._views.pop(node, None)
+        self._settled[1].pop(node, None)
 
     def view(self, node: Node, usage: Usage) -> View:
         # Read once: another thread may ask under another usage in between.
@@ -299,51 +351,71 @@ class _Prepared:
         return found
 
     def _view(self, node: Node, usage: Usage) -> View:
-        known = self._views.get(node.metadata.name)
-        ordered = self._shelves_of(node)
-        pools = usage.pools
+        name, pools = node.metadata.name, usage.pools
+        known = self._views.get(name)
+        if (
+            known is not None
+            and known.node is not node
+            and known.node.metadata.labels != node.metadata.labels
+        ):
+            known = None
+        ordered = self._shelves_of(node) if known is None else known.shelves
         used = tuple([pools.get(shelf.pool, UNTOUCHED) for shelf in ordered])
-        if known is not None and known[0].shelves is ordered and known[1] == used:
-            return known[0]
+        if known is not None and known.used == used:
+            return known
         parts = [(shelf, self._left_of(shelf, use)) for shelf, use in zip(ordered, used, strict=True)]
-        view = View(node, ordered, self._shapes.of(parts), for_node(node.metadata.name))
-        self._views[node.metadata.name] = (view, used)
+        view = self._views[name] = View(node, ordered, used, self._shapes.of(parts))
         return view
 
     def _shelves_of(self, node: Node) -> tuple[Shelf, ...]:
-        name = node.metadata.name
-        known = self._seen.get(name)
-        if known is not None and (known[0] is node or known[0].metadata.labels == node.metadata.labels):
-            return known[1]
         seen: dict[PoolId, list[Entry]] = {}
-        for page in (*self._by_node.get(name, ()), *self._shared):
+        for page in self.near(node):
             positions = page.seen_by(node)
             if positions is not None:
-                spec = page.slice.spec
-                seen.setdefault((spec.driver, spec.pool.name), []).append((page, positions))
-        found: list[Shelf] = []
-        for pool, entries in seen.items():
-            found += self._made(pool, entries)
-        ordered = in_order(found)
-        self._seen[name] = (node, ordered)
-        return ordered
+                seen.setdefault(page.pool, []).append((page, positions))
+        return in_order([shelf for pool, entries in seen.items() for shelf in self._made(pool, entries)])
 
     def _made(self, pool: PoolId, entries: list[Entry]) -> tuple[Shelf, ...]:
         """What a node sees of one pool; nodes that see the same of a shared one have the same shelf."""
         everything = self._by_pool[pool]
-        if self.nodes_of(pool) is not None:
-            return tuple(shelves(pool, entries, everything, self._keys))
+        if all(page.slice.spec.node_name for page in everything):
+            return self._made_locally(pool, entries, everything)
         key = (pool, tuple(entries))
         made = self._shelves.get(key)
         if made is None:
             made = SHELVES.keep(self._shelves, key, tuple(shelves(pool, entries, everything, self._keys)))
         return made
 
+    def _made_locally(self, pool: PoolId, entries: list[Entry], everything: list[Page]) -> tuple[Shelf, ...]:
+        """What a node sees of a pool of its own; most nodes have pools like those of other nodes."""
+        likeness = local_likeness(everything)
+        model = None if likeness is None else self._models.get(likeness)
+        if model is not None:
+            return (model.renamed(pool),)
+        made = tuple(shelves(pool, entries, everything, self._keys))
+        if likeness is not None:
+            self._models[likeness] = made[0]
+        return made
+
     def _left_of(self, shelf: Shelf, use: PoolUsage) -> _Left:
+        if use is UNTOUCHED:
+            if not shelf.untouched:
+                shelf.untouched.append(_left(shelf, use))
+            untouched: _Left = shelf.untouched[0]
+            return untouched
         known = self._left.get(shelf)
         if known is None or known[0] is not use:
             known = self._left[shelf] = (use, _left(shelf, use))
         return known[1]
+
+
+def _take_out(kept: dict[Any, list[Page]], key: Any, page: Page) -> None:
+    """Leave a page out of a list that others may have."""
+    left = [each for each in kept[key] if each is not page]
+    if left:
+        kept[key] = left
+    else:
+        del kept[key]
 
 
 def _left(shelf: Shelf, use: PoolUsage) -> _Left:

@@ -34,15 +34,14 @@ def without_claim(usage: Usage, claim: str, pools: Iterable[PoolId]) -> Usage:
 def as_if_complete(stock: Stock, node: Node, pool: PoolId) -> Stock | None:
     """What a node would see were a pool complete with the slices it has; None when these have no devices."""
     prepared = stock._prepared
-    pages = [*prepared._by_node.get(node.metadata.name, ()), *prepared._shared]
-    seen = {(page.slice.spec.driver, page.slice.spec.pool.name) for page in pages if page.seen_by(node)}
-    own = prepared._by_pool.get(pool, [])
+    seen = {page.pool for page in prepared.near(node) if page.seen_by(node)}
+    own = prepared.pages_of(pool)
     newest = max((page.slice.spec.pool.generation for page in own), default=0)
     published = [page.slice for page in own if page.slice.spec.pool.generation == newest]
     judges = [content._judge for page in own for content in page.contents]
     if not judges:
         return None
-    others = [page.slice for other in seen - {pool} for page in prepared._by_pool[other]]
+    others = [page.slice for other in seen - {pool} for page in prepared.pages_of(other)]
     completed = [_counting(published_slice, len(published)) for published_slice in published]
     return Stock([*others, *completed], stock.classes.values(), stock.usage, judges[0])
 

@@ -233,7 +233,6 @@ def test_nothing_is_kept_of_a_node_that_is_gone():
         there.seen_from(node(f"n{number}"))
         there.forget(f"n{number}")
     prepared = there._prepared
-    assert not prepared._seen
     assert not prepared._views
     assert not prepared._settled[1]
 
