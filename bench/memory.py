@@ -25,6 +25,7 @@ from typing import Any, Final
 from dray.allocator.admit import Admission
 from dray.api.codec import decode
 from dray.api.core import Node, Pod, PodResourceClaim, PodSpec
+from dray.api.devicesharing import DeviceSharing
 from dray.api.kinds import kind_of_type
 from dray.api.meta import ObjectMeta
 from dray.api.resource import ResourceClaim, ResourceSlice
@@ -57,6 +58,7 @@ class Churn:
         self.overlay = Overlay(door)
         self.profile = profile_of(Choices(), [Devices(door, lambda: "")])
         self._reader = Reader(kind_of_type(ResourceSlice), "v1")
+        self._sharing = DeviceSharing()
         self._indexer: Shelf[ResourceSlice] = Shelf()
         self._indexer.listen(
             Listener(
@@ -87,7 +89,7 @@ class Churn:
         document = slice_document(number, self._version, self._devices)
         event = self._reader.event(json.dumps({"type": what, "object": document}).encode())
         assert isinstance(event, Event)
-        new: ResourceSlice = event.object
+        new: ResourceSlice = self._sharing.share(event.object)
         key = Key("", new.metadata.name)
         old = self._indexer.seen.get(key)
         if old is not None:

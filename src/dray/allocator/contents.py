@@ -183,19 +183,19 @@ def _form(amount: Quantity | None) -> Form:
 class SliceContents:
     """The devices of a slice in order; slices that publish the same devices have the same one."""
 
-    __slots__ = ("__weakref__", "contents", "everything", "names")
+    __slots__ = ("__weakref__", "contents", "devices", "everything")
 
-    def __init__(self, names: tuple[str, ...], contents: tuple[Content, ...]) -> None:
-        self.names = names
+    def __init__(self, devices: tuple[Device, ...], contents: tuple[Content, ...]) -> None:
+        self.devices = devices
         self.contents = contents
-        self.everything = tuple(range(len(names)))
+        self.everything = tuple(range(len(devices)))
         """The positions of all devices."""
 
 
 class Contents:
     """All contents that somebody has, each once; their lists, and what was said of groups of them."""
 
-    __slots__ = ("_known", "_slices", "judge", "lists", "verdicts")
+    __slots__ = ("_known", "_sharing", "_slices", "judge", "lists", "verdicts")
 
     def __init__(self, judge: Judge) -> None:
         self.judge = judge
@@ -203,18 +203,26 @@ class Contents:
         self.verdicts: GroupVerdicts = {}
         self._known: WeakValueDictionary[tuple[str, bytes], Content] = WeakValueDictionary()
         self._slices: WeakValueDictionary[tuple[str, bytes], SliceContents] = WeakValueDictionary()
+        self._sharing: WeakValueDictionary[tuple[str, int], SliceContents] = WeakValueDictionary()
+        """By the identity of their devices, for slices that share them."""
 
     def __len__(self) -> int:
         return len(self._known)
 
     def of_slice(self, spec: ResourceSliceSpec) -> SliceContents:
         """The devices of a slice; to write them all at once takes far less time than one by one."""
-        driver, devices = spec.driver, spec.devices
-        key = (driver, write_json((devices, spec.shared_counters) if spec.shared_counters else devices))
+        driver, devices, counters = spec.driver, spec.devices, spec.shared_counters
+        if not counters:
+            shared = self._sharing.get((driver, id(devices)))
+            if shared is not None:
+                return shared
+        key = (driver, write_json((devices, counters) if counters else devices))
         found = self._slices.get(key)
         if found is None:
             contents = tuple([self.of(driver, device) for device in devices])
-            found = self._slices[key] = SliceContents(tuple([device.name for device in devices]), contents)
+            found = self._slices[key] = SliceContents(devices, contents)
+            if not counters:
+                self._sharing[driver, id(devices)] = found
         return found
 
     def of(self, driver: str, device: Device) -> Content:

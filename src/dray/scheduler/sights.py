@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from dray.api.classic import ClassicClaim
 from dray.api.core import Node, Pod
+from dray.api.devicesharing import DeviceSharing
 from dray.api.resource import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from dray.client.client import Client
 from dray.client.informer import Informer, Ways, without_managed_fields
@@ -40,7 +42,9 @@ class Sights:
         self.claims: Informer[ResourceClaim] = Informer(client, ResourceClaim, ways=ways)
         self.classic: Informer[ClassicClaim] = Informer(client, ClassicClaim, ways=ways)
         self.nodes: Informer[Node] = Informer(client, Node, ways=ways)
-        self.slices: Informer[ResourceSlice] = Informer(client, ResourceSlice, ways=ways)
+        sharing = DeviceSharing()
+        sparing = replace(ways, keep=lambda kept: sharing.share(without_managed_fields(kept)))
+        self.slices: Informer[ResourceSlice] = Informer(client, ResourceSlice, ways=sparing)
         self.classes: Informer[DeviceClass] = Informer(client, DeviceClass, ways=ways)
         self.rules: Informer[DeviceTaintRule] = Informer(client, DeviceTaintRule, ways=ways)
 
