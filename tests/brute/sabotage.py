@@ -12,7 +12,7 @@ from unittest.mock import patch
 
 import msgspec
 
-from dray.allocator import assemble, contents, frames, options, pools, search, stock, wants
+from dray.allocator import assemble, contents, frames, leftover, options, pools, search, stock, wants
 from dray.allocator.board import USED
 from dray.allocator.checks import capacity, constraints, counters
 from dray.api import tolerating
@@ -122,7 +122,7 @@ def the_next_device_of_a_request_starts_at_the_front() -> Any:
 
 @mistake
 def flags_that_changed_are_not_noticed() -> Any:
-    real = stock._left
+    real = leftover.left_of
 
     def left(shelf: Any, use: Any) -> Any:
         names = dict(zip(shelf.names, shelf.contents, strict=True))
@@ -131,7 +131,7 @@ def flags_that_changed_are_not_noticed() -> Any:
         }
         return real(shelf, type(use)(whole, use.shares, use.holders))
 
-    return patch.object(stock, "_left", left)
+    return patch.object(stock, "left_of", left)
 
 
 # --- amounts and counters ---
@@ -190,14 +190,16 @@ def admin_access_draws_counters() -> Any:
 
 @mistake
 def counters_of_old_shares_do_not_count() -> Any:
-    real = stock._left
+    real = leftover.left_of
 
     def left(shelf: Any, use: Any) -> Any:
         found = real(shelf, use)
         whole = real(shelf, type(use)(use.whole, {}, {}))
-        return stock._Left(found.taken, found.shared, found.amounts, whole.counters, (*found.key, whole.key))
+        return leftover.Left(
+            found.taken, found.shared, found.amounts, whole.counters, (*found.key, whole.key)
+        )
 
-    return patch.object(stock, "_left", left)
+    return patch.object(stock, "left_of", left)
 
 
 # --- constraints and taints ---
@@ -260,13 +262,13 @@ def answers_are_kept_for_too_many_wants() -> Any:
 
 @mistake
 def too_many_nodes_look_alike() -> Any:
-    real = stock._left
+    real = leftover.left_of
 
     def left(shelf: Any, use: Any) -> Any:
         found = real(shelf, use)
-        return stock._Left(found.taken, found.shared, found.amounts, found.counters, ())
+        return leftover.Left(found.taken, found.shared, found.amounts, found.counters, ())
 
-    return patch.object(stock, "_left", left)
+    return patch.object(stock, "left_of", left)
 
 
 @mistake

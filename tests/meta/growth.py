@@ -71,7 +71,8 @@ def growing_attributes(source: Source) -> Iterator[Complaint]:
             methods = [
                 node for node in owner.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
             ]
-            inside = [node for method in methods for node in ast.walk(method)]
+            later = [method for method in methods if method.name not in BEGINNINGS]
+            inside = [node for method in later for node in ast.walk(method)]
             grown = set(_grown(inside, _attribute_of)) - shrunk - set(_replaced(methods))
             for name in sorted(grown & set(_beginnings(owner, methods))):
                 what = f"`{owner.name}.{name}` only grows; expected a `Bound`, a removal, or a lifetime"

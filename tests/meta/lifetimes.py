@@ -11,12 +11,11 @@ _SHORT_LIVED: dict[str, tuple[str, ...]] = {
         "allocator/board.py:Board",
         "allocator/pruning/completion.py:Completion",
         "allocator/pruning/components.py:Packing",
-        "allocator/pruning/completion.py:Witness",
         "allocator/pruning/model.py:Model",
         "allocator/pruning/symmetry.py:Symmetry",
         "allocator/running.py:RunningSearch",
     ),
-    "one explanation": ("allocator/replay.py:Standpoint", "explain/tale.py:_Listener"),
+    "one explanation": ("explain/tale.py:_Listener",),
     "one cycle of the scheduler": ("placement/cycle.py:_Walk", "placement/plugins/devices.py:_Trial"),
     "one expression": (
         "cel/certainty.py:Certainty",
@@ -47,19 +46,10 @@ _SHORT_LIVED: dict[str, tuple[str, ...]] = {
 _FEW: dict[str, tuple[str, ...]] = {
     "each device of a shape once; the shape is forgotten with its last view": (
         "allocator/options.py:Options",
-        "allocator/stock.py:Shape.left",
-    ),
-    "the slices of one stock; the next one has its own": (
-        "allocator/stock.py:_Prepared._by_node",
-        "allocator/stock.py:_Prepared._by_pool",
-        "allocator/stock.py:_Prepared._hidden",
-        "allocator/stock.py:_Prepared._shared",
     ),
     "the kinds of objects there are": (
         "client/client.py:Client._readers",
-        "controllers/claims.py:ClaimController._books",
         "server/cache.py:Cache._keys",
-        "server/discovery.py:Discovery._pages",
         "server/openapi/documents.py:OpenApi._pages",
         "server/openapi/schemas.py:Schemas.found",
     ),

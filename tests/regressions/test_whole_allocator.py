@@ -16,6 +16,7 @@ from dray.allocator.admit import Admission
 from dray.allocator.allocate import survey
 from dray.allocator.beats import Exhausted, Solved
 from dray.allocator.board import Board
+from dray.allocator.leftover import left_of
 from dray.allocator.pools import Page
 from dray.allocator.search import search
 from dray.allocator.stock import Stock
@@ -215,13 +216,13 @@ def test_P05a_usage_of_one_pool_recounts_that_pool_only(monkeypatch):
     for i in range(20):
         stock.seen_from(node(f"n{i}"))
     recounted = []
-    real = stocking._left
+    real = left_of
 
     def left(shelf, use):
         recounted.append(shelf.pool[1])
         return real(shelf, use)
 
-    monkeypatch.setattr(stocking, "_left", left)
+    monkeypatch.setattr(stocking, "left_of", left)
     used = stock.with_usage(stock.usage.taking([holding(result("d0", pool="pool-7"))]))
     for i in range(20):
         used.seen_from(node(f"n{i}"))

@@ -16,14 +16,13 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from dray.allocator.contents import Content, Contents, Judge
 from dray.allocator.devicelist import DeviceList
+from dray.allocator.leftover import Left, left_of
 from dray.allocator.pools import (
-    CounterId,
     Entry,
     Likenesses,
     Page,
@@ -67,7 +66,7 @@ class Shape:
         "taken",
     )
 
-    def __init__(self, parts: list[tuple[Shelf, _Left]]) -> None:
+    def __init__(self, parts: list[tuple[Shelf, Left]]) -> None:
         self.contents: tuple[Content, ...] = tuple(c for shelf, _ in parts for c in shelf.contents)
         self.lists = _placed([shelf.devices for shelf, _ in parts])
         self.reaches = tuple(reach for shelf, _ in parts for reach in shelf.reaches)
@@ -132,7 +131,7 @@ class _Shapes:
     def __len__(self) -> int:
         return len(self._known)
 
-    def of(self, parts: list[tuple[Shelf, _Left]]) -> Shape:
+    def of(self, parts: list[tuple[Shelf, Left]]) -> Shape:
         """The shape of what a node sees, the same one for as long as anybody has it."""
         key = tuple([(shelf.key, left.key) for shelf, left in parts])
         shape = self._known.get(key)
@@ -146,17 +145,6 @@ class _Shapes:
         while self._devices > RECENT.most and self._recent:
             self._devices -= len(self._recent.popitem(last=False)[0].contents) + 1
         return shape
-
-
-@dataclass(frozen=True, slots=True)
-class _Left:
-    """What is taken of a shelf and what is left; masks and positions count from its first device."""
-
-    taken: int
-    shared: int
-    amounts: Mapping[int, Mapping[str, int]]
-    counters: Mapping[CounterId, int]
-    key: tuple[Any, ...]
 
 
 class View:
@@ -255,7 +243,7 @@ class _Prepared:
         self._shapes = _Shapes()
         self._views: dict[str, View] = {}
         self._settled: tuple[Usage | None, dict[str, View]] = (None, {})
-        self._left: WeakKeyDictionary[Shelf, tuple[PoolUsage, _Left]] = WeakKeyDictionary()
+        self._left: WeakKeyDictionary[Shelf, tuple[PoolUsage, Left]] = WeakKeyDictionary()
 
     def with_slices(self, slices: Iterable[ResourceSlice]) -> _Prepared:
         """The same for other slices; what nodes see is kept where none of their pools changed."""
@@ -397,15 +385,15 @@ class _Prepared:
             self._models[likeness] = made[0]
         return made
 
-    def _left_of(self, shelf: Shelf, use: PoolUsage) -> _Left:
+    def _left_of(self, shelf: Shelf, use: PoolUsage) -> Left:
         if use is UNTOUCHED:
             if not shelf.untouched:
-                shelf.untouched.append(_left(shelf, use))
-            untouched: _Left = shelf.untouched[0]
+                shelf.untouched.append(left_of(shelf, use))
+            untouched: Left = shelf.untouched[0]
             return untouched
         known = self._left.get(shelf)
         if known is None or known[0] is not use:
-            known = self._left[shelf] = (use, _left(shelf, use))
+            known = self._left[shelf] = (use, left_of(shelf, use))
         return known[1]
 
 
@@ -416,24 +404,3 @@ def _take_out(kept: dict[Any, list[Page]], key: Any, page: Page) -> None:
         kept[key] = left
     else:
         del kept[key]
-
-
-def _left(shelf: Shelf, use: PoolUsage) -> _Left:
-    taken = shared = 0
-    amounts: dict[int, Mapping[str, int]] = {}
-    for i, (name, content) in enumerate(zip(shelf.names, shelf.contents, strict=True)):
-        shares = use.shares.get(name)
-        if name in use.whole or (shares is not None and not content.shareable):
-            taken |= 1 << i
-        if content.shareable:
-            shared |= (shares is not None) << i
-        if content.shareable or shares:
-            held = shares or {}
-            amounts[i] = {cap: total - held.get(cap, 0) for cap, total in content.totals.items()}
-    counters = dict(shelf.counters)
-    if counters:
-        for name in use.devices & shelf.consumers.keys():
-            for group, counter, nanos in shelf.consumers[name]:
-                counters[group, counter] -= nanos
-    key = (taken, shared, tuple((i, *left.values()) for i, left in amounts.items()), tuple(counters.values()))
-    return _Left(taken, shared, amounts, counters, key)
