@@ -10,7 +10,6 @@ _SHORT_LIVED: dict[str, tuple[str, ...]] = {
     "one search": (
         "allocator/board.py:Board",
         "allocator/pruning/completion.py:Completion",
-        "allocator/pruning/components.py:Packing",
         "allocator/pruning/model.py:Model",
         "allocator/pruning/symmetry.py:Symmetry",
         "allocator/running.py:RunningSearch",

@@ -24,7 +24,6 @@ from dray.allocator.contents import Content, Contents, nanos_of
 from dray.allocator.devicelist import DeviceList, device_list
 from dray.allocator.reasons import Reason, Refusal
 from dray.allocator.usage import PoolId
-from dray.allocator.withheld import HiddenSlice
 from dray.api.core import Node
 from dray.api.resource import Counter, CounterSet, ResourceSlice, ResourceSliceSpec
 from dray.values.nodeselector import NodeSelector
@@ -65,11 +64,6 @@ class Page:
     def contents(self) -> tuple[Content, ...]:
         """The contents of its devices, in order."""
         return self.devices.contents
-
-    @property
-    def is_hidden(self) -> bool:
-        """Whether no node sees it, and it only counts for its pool."""
-        return isinstance(self.slice, HiddenSlice)
 
     @property
     def likeness(self) -> Any:

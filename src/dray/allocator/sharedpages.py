@@ -12,8 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from dray.allocator.pools import Page
+from dray.allocator.pools import Page, reached_by
+from dray.allocator.usage import PoolId
+from dray.allocator.withheld import HiddenSlice
 from dray.api.core import Node
+from dray.api.resource import ResourceSliceSpec
 from dray.values.labels import Operator
 from dray.values.nodeselector import NODE_NAME, NodeSelectorTerm
 
@@ -25,13 +28,20 @@ _Numbered = tuple[int, Page]
 class SharedPages:
     """The slices of a cluster that are not for one node."""
 
-    __slots__ = ("_anywhere", "_by_place", "pages")
+    __slots__ = ("_anywhere", "_by_place", "_hidden", "pages")
 
     def __init__(self, pages: Iterable[Page]) -> None:
         self.pages = tuple(pages)
         self._anywhere: list[_Numbered] = []
         self._by_place: dict[Place, list[_Numbered]] = {}
+        self._hidden: dict[str, list[ResourceSliceSpec]] = {}
+        """What hidden slices said, by the node they were for, if it was one."""
         for numbered in enumerate(self.pages):
+            published = numbered[1].slice
+            if isinstance(published, HiddenSlice):
+                said = published.published.spec
+                self._hidden.setdefault(said.node_name or "", []).append(said)
+                continue
             places = _places(numbered[1])
             for place in places or ():
                 self._by_place.setdefault(place, []).append(numbered)
@@ -46,6 +56,13 @@ class SharedPages:
         for place in (("", node.metadata.name), *node.metadata.labels.items()):
             found.update(self._by_place.get(place, ()))
         return [found[number] for number in sorted(found)]
+
+    def hidden_from(self, node: Node) -> tuple[PoolId, ...]:
+        """The pools of which a node would see a slice that is hidden."""
+        if not self._hidden:
+            return ()
+        hidden = (*self._hidden.get(node.metadata.name, ()), *self._hidden.get("", ()))
+        return tuple(sorted({(each.driver, each.pool.name) for each in hidden if reached_by(each, node)}))
 
 
 def _places(page: Page) -> set[Place] | None:

@@ -29,14 +29,12 @@ from dray.allocator.pools import (
     Shelf,
     in_order,
     local_likeness,
-    reached_by,
     shelves,
 )
 from dray.allocator.sharedpages import SharedPages
 from dray.allocator.usage import UNTOUCHED, PoolId, PoolUsage, Usage
-from dray.allocator.withheld import HiddenSlice
 from dray.api.core import Node
-from dray.api.resource import DeviceClass, ResourceSlice, ResourceSliceSpec
+from dray.api.resource import DeviceClass, ResourceSlice
 from dray.values.bounds import Bound
 from dray.values.nodeselector import NodeSelector, for_node
 
@@ -236,7 +234,6 @@ class _Prepared:
         self._by_node: dict[str, list[Page]] = {}
         self._by_pool: dict[PoolId, list[Page]] = {}
         self._shared: SharedPages | None = None
-        self._hidden: dict[str, list[ResourceSliceSpec]] | None = None
         self._shelves: dict[Any, tuple[Shelf, ...]] = {}
         self._keys: Likenesses = WeakValueDictionary()
         self._models: WeakValueDictionary[Any, Shelf] = WeakValueDictionary()
@@ -258,7 +255,7 @@ class _Prepared:
         for pool in {page.pool for page in (*gone, *came)}:
             before, after = self.nodes_of(pool), other.nodes_of(pool)
             if before is None or after is None:
-                other._views, other._shared, other._hidden = {}, None, None
+                other._views, other._shared = {}, None
                 break
             for name in before | after:
                 other._views.pop(name, None)
@@ -268,7 +265,7 @@ class _Prepared:
         other = _Prepared(self._contents)
         other._pages, other._views = self._pages.copy(), self._views.copy()
         other._by_node, other._by_pool = self._by_node.copy(), self._by_pool.copy()
-        other._shared, other._hidden, other._keys = self._shared, self._hidden, self._keys
+        other._shared, other._keys = self._shared, self._keys
         other._models, other._shapes = self._models, self._shapes
         return other
 
@@ -287,31 +284,21 @@ class _Prepared:
 
     def near(self, node: Node) -> list[Page]:
         """The pages that a node may see something of."""
-        shared = self._shared
-        if shared is None:
-            pages = [page for page in self._pages.values() if not page.slice.spec.node_name]
-            shared = self._shared = SharedPages(page for page in pages if not page.is_hidden)
-        own = self._by_node.get(node.metadata.name, ())
+        own, shared = self._by_node.get(node.metadata.name, ()), self._shared_pages()
         return [*own, *shared.near(node)] if shared.pages else list(own)
+
+    def _shared_pages(self) -> SharedPages:
+        if self._shared is None:
+            pages = [page for page in self._pages.values() if not page.slice.spec.node_name]
+            self._shared = SharedPages(pages)
+        return self._shared
 
     def pages_of(self, pool: PoolId) -> list[Page]:
         """All pages of a pool."""
         return self._by_pool.get(pool, [])
 
     def hidden_from(self, node: Node) -> tuple[PoolId, ...]:
-        pools = {(spec.driver, spec.pool.name) for spec in self._hidden_near(node) if reached_by(spec, node)}
-        return tuple(sorted(pools))
-
-    def _hidden_near(self, node: Node) -> list[ResourceSliceSpec]:
-        """What hidden slices said that may have been for a node."""
-        hidden = self._hidden
-        if hidden is None:
-            hidden = self._hidden = {}
-            for page in self._pages.values():
-                if isinstance(page.slice, HiddenSlice):
-                    spec = page.slice.published.spec
-                    hidden.setdefault(spec.node_name or "", []).append(spec)
-        return [*hidden.get(node.metadata.name, ()), *hidden.get("", ())] if hidden else []
+        return self._shared_pages().hidden_from(node)
 
     def nodes_of(self, pool: PoolId) -> frozenset[str] | None:
         names = {page.slice.spec.node_name or "" for page in self._by_pool.get(pool, ())}
