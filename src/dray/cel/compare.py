@@ -2,8 +2,8 @@
 
 Theory of operation: values of different types are unequal, except numbers, which are compared by value across
 `int`, `uint` and `double`. Types that Kubernetes adds refuse to be compared with anything else: then the
-answer to `==` is an error, not `false`; `!=` holds. Lists and maps are equal when their parts are. Comparing is bounded in depth
-and in steps, because values can share parts and unfold to something enormous.
+answer to `==` is an error, not `false`, and `!=` holds. Lists and maps are equal when their parts are.
+Comparing is bounded in depth and in steps, because values can share parts and unfold to something enormous.
 
 Kubernetes takes an error inside a list for "equal" (`[semver] == ["x"]` is true there); here it is an error.
 """
