@@ -178,8 +178,12 @@ def held_claims(document: Mapping[str, Any]) -> tuple[ResourceClaim, ...]:
     """What is taken already, as claims that hold it: whole devices, shares, amounts summed per device."""
     amounts: dict[tuple[str, str, str], dict[str, Quantity]] = {}
     for summed in document.get("allocatedCapacityDevices") or ():
-        consumed = (summed.get("consumedCapacity") or {}).items()
-        amounts[_device_id(summed)] = {name: Quantity.parse(amount) for name, amount in consumed}
+        total = amounts.setdefault(_device_id(summed), {})
+        for name, text in (summed.get("consumedCapacity") or {}).items():
+            amount = Quantity.parse(text)
+            total[name] = (
+                amount if name not in total else Quantity(total[name].nanos + amount.nanos, amount.form)
+            )
     results: list[DeviceRequestAllocationResult] = []
     for whole in document.get("allocatedDevices") or ():
         results.append(_held(_device_id(whole)))
@@ -187,7 +191,8 @@ def held_claims(document: Mapping[str, Any]) -> tuple[ResourceClaim, ...]:
         # Which share consumes how much is not on record, so the first one carries the sum.
         device = _device_id(share)
         results.append(_held(device, str(share["shareID"]), amounts.pop(device, {})))
-    results += [_held(device, None, consumed) for device, consumed in amounts.items()]
+    # A share without an id; without amounts, too, nothing but an id would tell it from a whole device.
+    results += [_held(device, None if consumed else "", consumed) for device, consumed in amounts.items()]
     return tuple(_holder(number, result) for number, result in enumerate(results))
 
 

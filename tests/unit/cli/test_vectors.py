@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
+from dray.sim.vectors import held_claims
 from tests.unit.cli.conftest import Typed
 
 DEVICES = ["a", "b"]
@@ -112,6 +113,24 @@ def test_what_is_taken_is_taken(typed: Typed, desk: Path) -> None:
     taken = [{"driver": "d.example.com", "pool": "p", "device": "a"}]
     save(desk, vector(device="b", allocatedDevices=taken))
     assert typed("vectors", "run", "v.json").code == 0
+
+
+def test_amounts_of_one_device_are_summed_and_a_share_without_any_is_one() -> None:
+    device = {"driver": "d.example.com", "pool": "p"}
+    entries = [
+        {**device, "device": "a", "consumedCapacity": {"mem": "1"}},
+        {**device, "device": "a", "consumedCapacity": {"mem": "2", "bw": "3"}},
+        {**device, "device": "b", "consumedCapacity": {}},
+    ]
+    held = [
+        result
+        for claim in held_claims({"allocatedCapacityDevices": entries})
+        if claim.status.allocation is not None
+        for result in claim.status.allocation.devices.results
+    ]
+    shown = [(each.device, {name: str(x) for name, x in each.consumed_capacity.items()}) for each in held]
+    assert shown == [("a", {"mem": "3", "bw": "3"}), ("b", {})]
+    assert held[1].share_id is not None
 
 
 def test_all_three_spellings_of_the_record(typed: Typed, desk: Path) -> None:
