@@ -8,7 +8,8 @@ nodes will do, the chosen one has the highest rank, and its claims get the same 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from itertools import count
 from typing import Any, cast
 
 import pytest
@@ -30,6 +31,7 @@ from dray.placement.plugins.devices import Devices
 from dray.placement.profile import Profile, Weighed
 from dray.placement.resources import NOTHING
 from dray.placement.searches import Searches
+from dray.placement.snapshot import Snapshot
 from dray.placement.subject import Subject
 from dray.scheduler.overlay import Overlay
 from tests.brute import making as make
@@ -142,18 +144,46 @@ def ranked(draw: st.DrawFn) -> Problem:
     return Problem(tuple(slices), (make.device_class("any"),), tuple(claims), (), nodes)
 
 
+def decided(snapshot: Snapshot, subject: Subject, plugin: Devices, turn: int) -> Placement | Unplaceable:
+    """What becomes of a pod once searches that go on have ended, worked on in slices of a few events."""
+    profile = Profile((Weighed(plugin, 2),))
+    while True:
+        found = place(snapshot, subject, profile, turn=turn)
+        if isinstance(found, Placement) or not found.unfinished:
+            return found
+        assert plugin.searches.unfinished, "somebody works on what is waited for"
+        event("unfinished")
+        plugin.searches.work(3)
+
+
+@given(problems | ranked(), st.integers(1, 3), st.integers(0, 5))
+def test_slices_change_nothing_but_when_the_answer_comes(problem: Problem, pods: int, turn: int) -> None:
+    """The clock goes on by one with every event, and a decision has time for three of them."""
+    ticks = count()
+    sliced = Devices(OPEN, one_share, Searches(TimeLimit(lambda: float(next(ticks)), 1e9), 3.0))
+    _check(problem, pods, turn, lambda snapshot, subject, at: decided(snapshot, subject, sliced, at))
+
+
 @pytest.mark.req("K4816-065", "K4816-066", "K4816-067", "K4816-068")
 @given(problems | ranked(), st.integers(1, 3), st.integers(0, 5))
 def test_pods_that_come_one_after_the_other_get_what_a_cold_start_would_give(
     problem: Problem, pods: int, turn: int
 ) -> None:
+    plugin = Devices(OPEN, one_share, unlimited())
+    profile = Profile((Weighed(plugin, 2),))
+    _check(problem, pods, turn, lambda snapshot, subject, at: place(snapshot, subject, profile, turn=at))
+
+
+Decide = Callable[[Snapshot, Subject, int], Placement | Unplaceable]
+
+
+def _check(problem: Problem, pods: int, turn: int, decide: Decide) -> None:
     twin = replace(
         problem.nodes[0], metadata=replace(problem.nodes[0].metadata, name="twin", labels={"zone": "z1"})
     )
     nodes = (*problem.nodes, twin)
     overlay = overlay_of(problem, nodes)
-    plugin = Devices(OPEN, one_share, unlimited())
-    profile = Profile((Weighed(plugin, 2),))
+    plainly_asked = Profile((Weighed(Devices(OPEN, one_share, unlimited()), 2),))
     for number in range(pods):
         claims = tuple(known(claim, f"pod-{number}-{at}") for at, claim in enumerate(problem.claims))
         for claim in claims:
@@ -162,7 +192,7 @@ def test_pods_that_come_one_after_the_other_get_what_a_cold_start_would_give(
         subject = Subject(pod, NOTHING, claims)
         expected = plainly(problem, nodes, list(overlay.claims), claims)
         snapshot = overlay.photograph()
-        found = place(snapshot, subject, profile, turn=turn + number)
+        found = decide(snapshot, subject, turn + number)
         if not expected:
             event("refused")
             assert isinstance(found, Unplaceable)
@@ -170,7 +200,7 @@ def test_pods_that_come_one_after_the_other_get_what_a_cold_start_would_give(
             continue
         event(f"placed, {len({rank for rank, _ in expected.values()})} ranks")
         assert isinstance(found, Placement)
-        refused = {name for each in refusals(snapshot, subject, profile) for name in each.nodes}
+        refused = {name for each in refusals(snapshot, subject, plainly_asked) for name in each.nodes}
         assert refused == {node.metadata.name for node in nodes} - expected.keys()
         rank, results = expected[found.seat.name]
         assert rank == max(rank for rank, _ in expected.values())

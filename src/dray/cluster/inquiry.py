@@ -78,6 +78,7 @@ class Inquirer:
         self._door = door
         self._stock = stock
         self._limit = limit
+        self._devices = Devices(door, new_share_id, Searches(limit))
         self._nodes = [each for each in bundle.nodes if node in (None, each.metadata.name)]
         self._claims = {name_of(claim.metadata): claim for claim in bundle.claims}
         classic = {name_of(claim.metadata): claim for claim in bundle.classic_claims}
@@ -119,7 +120,7 @@ class Inquirer:
             answer = Diagnosis(verdict=Answer.FITS, claims=(full,), stories=(story,))
             said = f"Claim {full} has its devices"
             return Inquiry(said, answer, summary(answer), holds=True, remarks=remarks)
-        answer = self._diagnosed((claim,), self._nodes, "")
+        answer = self._diagnosed((claim,), self._nodes, Effort(self._limit))
         return Inquiry(headline(answer), answer, summary(answer))
 
     def _placed(self, pod: Pod) -> Inquiry:
@@ -151,9 +152,11 @@ class Inquirer:
         if everywhere is not None:
             return _plainly(subject.pod, everywhere.verdict.reason)
         left, barred = self._reaching(subject, {name for each in refused for name in each.nodes})
-        answer = self._diagnosed(subject.pending, left, _full(subject.pod))
-        said = headline(answer) if left else f"Pod {_full(subject.pod)} cannot run yet: {self._nobody()}"
+        # The scheduler is asked first: what it gives up is not searched for again.
         line = self._event(snapshot, subject)
+        effort = self._devices.effort(subject, snapshot)
+        answer = self._diagnosed(subject.pending, left, effort, _full(subject.pod))
+        said = headline(answer) if left else f"Pod {_full(subject.pod)} cannot run yet: {self._nobody()}"
         if line and answer.verdict is Answer.FITS:
             # Devices are not what it waits for: the driver of a classic claim comes first.
             return replace(_plainly(subject.pod, line), left_out=(*refused, *barred))
@@ -167,13 +170,10 @@ class Inquirer:
 
     def _event(self, snapshot: Snapshot, subject: Subject) -> str:
         """What the scheduler says when it is asked now; nothing when it finds a node."""
-        plugins: list[Plugin] = [
-            Devices(self._door, new_share_id, Searches(self._limit)),
-            ClassicResources(),
-        ]
+        plugins: list[Plugin] = [self._devices, ClassicResources()]
         found = place(snapshot, subject, profile_of(Choices(), plugins))
         if isinstance(found, Unplaceable):
-            return why(found, self._door, effort=Effort(self._limit))
+            return why(found, self._door, effort=self._devices.effort(subject, snapshot))
         step = next_step(subject, (found.seat.name, *found.others), found.seat.name)
         return step.verdict.reason if isinstance(step, Wait) else ""
 
@@ -201,9 +201,10 @@ class Inquirer:
                 sums[pod.spec.node_name] = sums.get(pod.spec.node_name, NOTHING).plus(needs_of(pod))
         return sums
 
-    def _diagnosed(self, claims: Sequence[ResourceClaim], nodes: Sequence[Node], pod: str) -> Diagnosis:
+    def _diagnosed(
+        self, claims: Sequence[ResourceClaim], nodes: Sequence[Node], effort: Effort, pod: str = ""
+    ) -> Diagnosis:
         try:
-            effort = Effort(self._limit)
             return diagnose(self._stock, self._door.claims(claims), nodes, effort=effort, pod=pod)
         except AllocationFault as fault:
             return of_fault(fault, claims, pod=pod)

@@ -14,9 +14,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 
-from dray.allocator.beats import GaveUp
 from dray.allocator.running import TimeLimit
-from dray.allocator.stock import Shape
 from dray.api.core import Pod
 from dray.api.resource import ResourceClaim
 from dray.client.caller import TROUBLE
@@ -24,8 +22,6 @@ from dray.client.client import Client
 from dray.client.events import EventRecorder
 from dray.client.failures import ApiError
 from dray.client.leases import Election, LeadershipLost
-from dray.errors import AllocationFault
-from dray.explain import Effort
 from dray.placement.cycle import Placement, Stopwatch, Unplaceable, place
 from dray.placement.negotiation import ReserveClassic, Wait
 from dray.placement.phases import Phase
@@ -73,8 +69,8 @@ class Scheduler:
         self._queue = Queue(
             client.habits.tempo, judge=self._why_not_yet, terms=choices.terms, told=self._moved
         )
-        self._limit = TimeLimit(self._clock.monotonic, choices.search_seconds)
-        searches = Searches(self._limit, DECISION_SECONDS)
+        limit = TimeLimit(self._clock.monotonic, choices.search_seconds)
+        searches = Searches(limit, DECISION_SECONDS)
         self._devices = Devices(choices.door, choices.new_share_id, searches, choices.placement.device_spread)
         self._searching = SearchWorker(
             searches, self._clock.monotonic, lambda: self._queue.lengths()[Place.ACTIVE] > 0
@@ -84,7 +80,7 @@ class Scheduler:
         self._sights = Sights(client, self._overlay, self._queue, self._binder, names)
         self._recorder = EventRecorder(client, choices.placement.scheduler_name, choices.identity)
         self._teller = Teller(client, self._recorder, choices.door, self._sights.latest)
-        self._teller.effort = self._effort
+        self._teller.effort = lambda refused: self._devices.effort(refused.subject, refused.snapshot)
         self._seen = ClaimsSeen(self._overlay.claims.get, self._sights.classic_claim)
         self._room = asyncio.Semaphore(choices.in_flight)
         self._aside: set[str] = set()
@@ -243,19 +239,6 @@ class Scheduler:
         wakes = undecided.wakes
         await self._searching.wait(question, lambda: self._queue.is_stale(entry, moment, wakes))
         return question.worked - before
-
-    def _effort(self, unplaceable: Unplaceable) -> Effort:
-        """How much work the explanation of a pod may be; searches that were given up are not made again."""
-        try:
-            question = self._devices.question(unplaceable.subject, unplaceable.snapshot)
-        except AllocationFault:
-            return Effort(self._limit)
-
-        def given_up(shape: Shape) -> GaveUp | None:
-            ending = shape.endings.get(question)
-            return ending if isinstance(ending, GaveUp) else None
-
-        return Effort(self._limit, given_up=given_up)
 
     def _placed(self, subject: Subject) -> Placement | Unplaceable:
         self._turn += 1

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import count
+
 import pytest
 
 from dray.allocator.admit import Admission
@@ -195,3 +197,23 @@ def test_a_claim_with_and_without_devices() -> None:
     assert asked("", "two", "claim").headline == (
         "Claim default/two cannot be allocated yet: no node has what it asks for"
     )
+
+
+def test_what_was_given_up_once_is_not_searched_for_three_times() -> None:
+    """The clock goes on by a second with every event, and the search may take three."""
+    seconds = count()
+    cluster = bundle(
+        node("node-a")
+        + slice_of("node-a", *(f"gpu-{number}" for number in range(30)))
+        + device_class("gpu", GPU)
+        + claim("many", "gpu", count=30)
+        + pod("p", claims="many")
+    )
+    door = Admission(GateSet.default())
+    limit = TimeLimit(lambda: float(next(seconds)), 3.0)
+    inquirer = Inquirer(cluster, door, stock_of(cluster, door, judge), None, limit)
+    inquiry = inquirer.pod(("default", "p"))
+    assert not inquiry.is_good
+    assert inquiry.headline == "Pod default/p may or may not fit: the search gave up on node-a"
+    assert "was given up after" in inquiry.summary
+    assert inquirer._devices.searches.ended == {"GaveUp": 1}

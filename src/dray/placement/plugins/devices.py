@@ -25,6 +25,7 @@ from dray.api.core import Node
 from dray.api.jsontext import write_json
 from dray.api.resource import ResourceClaim
 from dray.errors import AllocationFault
+from dray.explain import Effort
 from dray.explain.words import how_far
 from dray.placement.phases import Given, Opinion, Spread, between
 from dray.placement.searches import Question, Searches
@@ -137,6 +138,19 @@ class Devices:
             ask = ask_of(self.door.claims(subject.pending), classes.get)
             known = ASKS.keep(self._questions, key, Question(ask, dict(ask.classes)))
         return known
+
+    def effort(self, subject: Subject, snapshot: Snapshot) -> Effort:
+        """The work that explaining a pod may be: searches that were given up here are not made again."""
+        try:
+            question = self.question(subject, snapshot)
+        except AllocationFault:
+            return Effort(self.searches.limit)
+
+        def given_up(shape: Shape) -> GaveUp | None:
+            ending = shape.endings.get(question)
+            return ending if isinstance(ending, GaveUp) else None
+
+        return Effort(self.searches.limit, given_up=given_up)
 
 
 def minds_rank(question: Question) -> bool:
