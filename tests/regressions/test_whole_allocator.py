@@ -155,7 +155,7 @@ def test_P02_alternatives_that_exceed_what_a_claim_may_hold_are_left_at_once(rul
     assert isinstance(found, Solved)
     names = [pick.point.want.name for pick in found.picks]
     assert [names.count(f"r{i}/many") for i in range(10)] == [8, 8, 8, 0, 0, 0, 0, 0, 0, 0]
-    assert found.steps < 150
+    assert found.steps < 300
 
 
 def local_pools(nodes):

@@ -41,8 +41,12 @@ from dray.allocator.wants import MAX_RESULTS, Ask, Choice, Want
 BUDGET = 100_000
 """Steps a search may take before it gives up."""
 
-PLAIN_WORK = 48
-"""Steps and refused candidates since the first dead end after which a walk asks for help; most end before."""
+PLAIN_WORK = 600
+"""Work since the first dead end after which a walk asks for help, counted in refused candidates. It is about what
+asking for the first time costs, so that a walk never takes more than twice what it would have taken."""
+
+STEP_WORK = 4
+"""What a step is worth in refused candidates."""
 
 PATIENCE = 2_000
 """States that one question may look at. A walk that gets no answer goes on without it, and asks the next with
@@ -175,8 +179,8 @@ class _Walk:
         """Whether enough was tried in vain to ask for help."""
         if self._first_dead_end < 0:
             self._first_dead_end = self._steps
-        self._wasted += 1 + len(frame.refused)
-        return self._wasted + self._steps - self._first_dead_end > PLAIN_WORK
+        self._wasted += len(frame.refused)
+        return self._wasted + STEP_WORK * (self._steps - self._first_dead_end) >= PLAIN_WORK
 
     def _begin_pruning(self) -> Generator[Beat, None, bool]:
         """Ask for help from now on; the result is whether there is no solution at all."""
