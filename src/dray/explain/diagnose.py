@@ -18,9 +18,9 @@ from dray.api.core import Node
 from dray.api.resource import ResourceClaim
 from dray.errors import AllocationFault
 from dray.explain.diagnosis import Diagnosis, Fault, Hint, Outcome, Verdict
-from dray.explain.effort import Effort, Steps, at_once
+from dray.explain.effort import PORTION, Effort, Steps, at_once
 from dray.explain.hints import MOST, Question, finding_hints
-from dray.explain.stories import Scene, closeness, scene_of
+from dray.explain.stories import Scene, closeness, making_scene
 from dray.explain.tale import PATIENCE, Tale, telling
 from dray.explain.witness import Witness, flaws_of
 
@@ -93,7 +93,9 @@ def of_fault(
 def _scenes(stock: Stock, ask: Ask, nodes: Sequence[Node], effort: Effort) -> Steps[list[Scene]]:
     """One scene per kind of node, the best or closest first."""
     alike: dict[tuple[Shape, tuple[object, ...]], list[View]] = {}
-    for node in nodes:
+    for number, node in enumerate(nodes, 1):
+        if number % PORTION == 0:
+            yield from effort.pause()
         view = stock.seen_from(node)
         alike.setdefault((view.shape, _flaws(view, stock.hidden_from(node))), []).append(view)
     tales: dict[Shape, Tale] = {}
@@ -104,7 +106,7 @@ def _scenes(stock: Stock, ask: Ask, nodes: Sequence[Node], effort: Effort) -> St
             tales[shape] = yield from telling(ask, shape, effort, patience)
         witness = Witness(ask, views[0], stock.usage, stock.hidden_from(views[0].node))
         names = tuple([view.node.metadata.name for view in views])
-        scenes.append(scene_of(ask, witness, tales[shape], names))
+        scenes.append((yield from making_scene(ask, witness, tales[shape], names, effort)))
         yield from effort.pause()
     return sorted(scenes, key=closeness)
 

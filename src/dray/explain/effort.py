@@ -23,6 +23,8 @@ Steps = Generator[None, None, T]
 
 SLICE_SECONDS: Final = 0.01
 """Work between two pauses of a search."""
+PORTION: Final = 128
+"""Devices or nodes that are looked at between two pauses."""
 
 
 def at_once(steps: Steps[T]) -> T:

@@ -17,6 +17,7 @@ from dray.allocator.beats import Exhausted, Faulted, GaveUp, Pick, Point, Solved
 from dray.allocator.reasons import Conflict, Reason, Refusal
 from dray.allocator.wants import Ask, named
 from dray.explain.diagnosis import Account, Attempt, Found, NodeStory, Outcome, Why
+from dray.explain.effort import Effort, Steps
 from dray.explain.selectors import worded
 from dray.explain.tale import Halt, Tale
 from dray.explain.witness import Witness, label, shortage
@@ -46,9 +47,11 @@ class Scene(msgspec.Struct, frozen=True, eq=False):
     stuck: tuple[Stuck, ...]
 
 
-def scene_of(ask: Ask, witness: Witness, tale: Tale, nodes: tuple[str, ...]) -> Scene:
+def making_scene(
+    ask: Ask, witness: Witness, tale: Tale, nodes: tuple[str, ...], effort: Effort
+) -> Steps[Scene]:
     """The story of some nodes that look alike, told with the names of the first."""
-    teller = _Teller(ask, witness, tale)
+    teller = _Teller(ask, witness, tale, effort)
     ending = tale.ending
     said: dict[str, Any] = {
         "nodes": nodes,
@@ -57,7 +60,8 @@ def scene_of(ask: Ask, witness: Witness, tale: Tale, nodes: tuple[str, ...]) -> 
         "pools": witness.flaws(),
     }
     if isinstance(ending, Solved):
-        said |= {"found": teller.picks(ending.picks), "attempts": teller.left_behind(ending.picks)}
+        found = yield from teller.picks(ending.picks)
+        said |= {"found": found, "attempts": (yield from teller.left_behind(ending.picks))}
         return Scene(NodeStory(**said), witness, ())
     if isinstance(ending, Faulted):
         said |= teller.fault(ending)
@@ -72,9 +76,12 @@ def scene_of(ask: Ask, witness: Witness, tale: Tale, nodes: tuple[str, ...]) -> 
     if stuck:
         point = stuck[0].halt.point
         before = [p for p in stuck[0].halt.picks if p.point.choice.index < point.choice.index]
+        attempts = []
+        for entry in stuck:
+            attempts.append((yield from teller.attempt(entry)))
         said |= {
-            "found": teller.picks(before, reasons=False),
-            "attempts": tuple(teller.attempt(entry) for entry in stuck),
+            "found": (yield from teller.picks(before, reasons=False)),
+            "attempts": tuple(attempts),
             "untried": tuple(c.request for c in ask.choices[point.choice.index + 1 :]),
         }
     return Scene(NodeStory(**said), witness, stuck)
@@ -83,18 +90,20 @@ def scene_of(ask: Ask, witness: Witness, tale: Tale, nodes: tuple[str, ...]) -> 
 class _Teller:
     """Makes the parts of one story."""
 
-    def __init__(self, ask: Ask, witness: Witness, tale: Tale) -> None:
+    def __init__(self, ask: Ask, witness: Witness, tale: Tale, effort: Effort) -> None:
+        self._effort = effort
         self._ask = ask
         self._witness = witness
         self._tale = tale
 
     # --- what was found ---
 
-    def picks(self, picks: Sequence[Pick], *, reasons: bool = True) -> tuple[Found, ...]:
+    def picks(self, picks: Sequence[Pick], *, reasons: bool = True) -> Steps[tuple[Found, ...]]:
         """The devices that were found, each with those it was preferred to where reasons are wanted."""
         found = []
         for i, pick in enumerate(picks):
             want = pick.point.want
+            passed_over = (yield from self._passed_over(picks[:i], pick)) if reasons else ()
             found.append(
                 Found(
                     claim=self._claim(pick.point),
@@ -105,7 +114,7 @@ class _Teller:
                     consumed=self._consumed(pick),
                     admin=want.admin,
                     every=want.wants_all,
-                    passed_over=self._passed_over(picks[:i], pick) if reasons else (),
+                    passed_over=passed_over,
                 )
             )
         return tuple(found)
@@ -115,7 +124,7 @@ class _Teller:
         forms = {name: held.value.form if held.value else Form.DECIMAL for name, held in capacity.items()}
         return {name: str(Quantity(nanos, forms[name])) for name, nanos in (pick.consumed or {}).items()}
 
-    def _passed_over(self, before: Sequence[Pick], pick: Pick) -> tuple[Account, ...]:
+    def _passed_over(self, before: Sequence[Pick], pick: Pick) -> Steps[tuple[Account, ...]]:
         """The devices in front of a pick that it could have been, and why it is none of them."""
         point = pick.point
         if point.want.wants_all:
@@ -128,7 +137,8 @@ class _Teller:
                 fate = fates.get((point.want, candidate))
                 abandoned = refusal is not None and refusal.reason is Reason.LEADS_NOWHERE
                 told[candidate] = Refusal(Reason.LEADS_NOWHERE, fate) if abandoned else refusal
-        return self._witness.accounts(point, before, told)
+        accounts = yield from self._witness.accounting(point, before, told, self._effort)
+        return accounts
 
     # --- what was not ---
 
@@ -141,20 +151,21 @@ class _Teller:
         seen = {c: refusal for c, refusal in told.items() if halt.looked is None or c < halt.looked}
         return Stuck(halt, seen)
 
-    def left_behind(self, picks: Sequence[Pick]) -> tuple[Attempt, ...]:
+    def left_behind(self, picks: Sequence[Pick]) -> Steps[tuple[Attempt, ...]]:
         """The alternatives that come before those that were taken."""
         chosen = {pick.point.choice.index: pick.point for pick in picks}
-        return tuple(
-            self.attempt(self._stuck(halt))
-            for index, halts in sorted(self._tale.left_behind.items())
-            for halt in halts
-            if index in chosen and _position(halt.point) < _position(chosen[index])
-        )
+        attempts: list[Attempt] = []
+        for index, halts in sorted(self._tale.left_behind.items()):
+            for halt in halts:
+                if index in chosen and _position(halt.point) < _position(chosen[index]):
+                    attempts.append((yield from self.attempt(self._stuck(halt))))
+        return tuple(attempts)
 
-    def attempt(self, stuck: Stuck) -> Attempt:
+    def attempt(self, stuck: Stuck) -> Steps[Attempt]:
         """An alternative that could not be had, in full."""
         halt, witness = stuck.halt, self._witness
         point, want = halt.point, halt.point.want
+        devices = yield from witness.accounting(point, halt.picks, stuck.refusals, self._effort)
         return Attempt(
             claim=self._claim(point),
             request=want.name,
@@ -164,7 +175,7 @@ class _Teller:
             found=point.nth,
             every=want.wants_all,
             obstacle=self._obstacle(halt) if halt.obstacle is not None else None,
-            devices=witness.accounts(point, halt.picks, stuck.refusals),
+            devices=devices,
             nearest=witness.nearest(want, stuck.refusals),
         )
 

@@ -22,6 +22,7 @@ from dray.allocator.wants import Ask, Want, named
 from dray.api.resource import DeviceTaint
 from dray.api.tainting import rule_behind
 from dray.explain.diagnosis import Account, DeviceName, Nearest, PoolFlaw, Why
+from dray.explain.effort import PORTION, Effort, Steps
 from dray.explain.selectors import Reading, read, worded
 from dray.values.quantity import Form, Quantity
 
@@ -75,17 +76,17 @@ class Witness:
             if not matching or matching >> candidate & 1
         }
 
-    def accounts(
-        self, point: Point, picks: Sequence[Pick], refusals: dict[int, Refusal | None]
-    ) -> tuple[Account, ...]:
-        """The same by name, with everything there is to know."""
-        return tuple(
-            Account(
-                device=self.device(candidate),
-                why=self.why(point, picks, candidate, refusal) if refusal is not None else None,
-            )
-            for candidate, refusal in refusals.items()
-        )
+    def accounting(
+        self, point: Point, picks: Sequence[Pick], refusals: dict[int, Refusal | None], effort: Effort
+    ) -> Steps[tuple[Account, ...]]:
+        """The same by name, with everything there is to know; in steps, as there may be thousands."""
+        accounts: list[Account] = []
+        for candidate, refusal in refusals.items():
+            why = self.why(point, picks, candidate, refusal) if refusal is not None else None
+            accounts.append(Account(device=self.device(candidate), why=why))
+            if len(accounts) % PORTION == 0:
+                yield from effort.pause()
+        return tuple(accounts)
 
     def why(self, point: Point, picks: Sequence[Pick], candidate: int, refusal: Refusal) -> Why:
         """One refusal of one device in full."""

@@ -9,6 +9,7 @@ from itertools import count
 from dray.allocator.beats import GaveUp
 from dray.allocator.running import TimeLimit
 from dray.explain import Diagnosis, Effort, Outcome, Verdict, at_once, diagnose, diagnosing, summary
+from dray.explain.effort import PORTION
 from tests.unit.explain.cluster import Cluster, claim, request
 
 hints_module = importlib.import_module("dray.explain.hints")
@@ -108,3 +109,19 @@ def test_hints_that_there_is_no_time_for_are_left_out(monkeypatch):
     tried.clear()
     assert explained(Effort(TimeLimit(ticking(), 4.0))).hints == ()
     assert len(tried) < many
+
+
+def test_many_devices_are_accounted_for_in_small_steps():
+    cluster = Cluster().node("node-a", "\n".join(f"gpu-{n} held=ml/old" for n in range(3 * PORTION)))
+    steps = diagnosing(cluster.stock, [claim()], cluster.nodes, hints=0)
+    found, pauses = driven(steps)
+    assert len(found.stories[0].attempts[0].devices) == 3 * PORTION
+    assert pauses == 3 + 1  # one more after the whole node
+
+
+def test_many_nodes_are_looked_at_in_small_steps():
+    cluster = Cluster()
+    for number in range(PORTION + 1):
+        cluster.node(f"node-{number}", f"gpu-0 held=ml/old-{number}")
+    _, pauses = driven(diagnosing(cluster.stock, [claim()], cluster.nodes, hints=0))
+    assert pauses == 1 + 1  # they are alike: one story, and a pause after it
