@@ -181,6 +181,35 @@ QUESTIONS: dict[Departure, dict[str, Any]] = {
         exactly(capacity={"requests": {"bw": "3"}}),
         failed("panic: runtime error: invalid memory address or nil pointer dereference"),
     ),
+    Departure.BOTH_CONSTRAINTS: question(
+        [page(numbered("a", 1), numbered("b", 1))],
+        exactly(2),
+        allocated(got("a"), got("b")),
+        constraints=[{"matchAttribute": K, "distinctAttribute": K}],
+    ),
+    Departure.NEGATIVE_COUNT: question(
+        [page(device("a"))],
+        [exactly(-1), exactly()],
+        "PANIC: runtime error: makeslice: cap out of range",
+    ),
+    Departure.NEGATIVE_AMOUNT: question(
+        [page(device("a"))], exactly(capacity={"requests": {"bw": "-1"}}), []
+    ),
+    Departure.BAD_NODE_SELECTOR: question(
+        [
+            page(
+                device("a"),
+                nodeSelector={
+                    "nodeSelectorTerms": [
+                        {"matchExpressions": [{"key": "zone", "operator": "In", "values": []}]}
+                    ]
+                },
+            ),
+            page(device("b"), pool="q"),
+        ],
+        exactly(),
+        failed("gather pool information: failed to perform node selection for slice slice-p"),
+    ),
     Departure.NO_TYPE: question([page(device("a"))], {}, "PANIC: nil pointer dereference"),
     Departure.ADMIN_COUNTERS: question(
         [page(drawing("a"), drawing("b"), count=2), counters(1)],

@@ -59,9 +59,9 @@ def _on_grid(limits: CapacityRequestPolicyRange, asked: int, case: Case) -> int:
         raise Abort("cannot be represented")
     step = _units(limits.step.nanos, unit)
     if step <= 0:
-        if not case.departs(Departure.ZERO_STEP):
-            raise Abort("divide by zero", kind=Kind.CRASH)
-        return asked
+        if case.departs(Departure.ZERO_STEP):
+            return asked
+        raise Abort("cannot be represented") if step else Abort("divide by zero", kind=Kind.CRASH)
     rounded = (least - (least - wanted) // step * step) * unit
     if rounded > LARGEST * NANOS:
         raise Abort("cannot be represented")
@@ -69,7 +69,15 @@ def _on_grid(limits: CapacityRequestPolicyRange, asked: int, case: Case) -> int:
 
 
 def _is_on_grid(limits: CapacityRequestPolicyRange, amount: int, case: Case) -> bool:
-    if limits.min is None or limits.step is None or limits.step.nanos <= 0:
+    if limits.step is None:
+        return True
+    if limits.min is None:
+        if not case.departs(Departure.NO_MIN):
+            raise Abort("nil pointer", kind=Kind.CRASH)
+        return True
+    if limits.step.nanos <= 0:
+        if limits.step.nanos == 0 and not case.departs(Departure.ZERO_STEP):
+            raise Abort("divide by zero", kind=Kind.CRASH)
         return True
     unit = 1 if case.departs(Departure.EXACT_AMOUNTS) else _unit(limits, case)
     least, step = _units(limits.min.nanos, unit), _units(limits.step.nanos, unit)

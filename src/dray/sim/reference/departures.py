@@ -23,6 +23,10 @@ class Departure(StrEnum):
     EXACT_AMOUNTS = "exact-amounts"
     ZERO_STEP = "step-of-zero"
     NO_MIN = "range-without-min"
+    BOTH_CONSTRAINTS = "both-constraints"
+    NEGATIVE_COUNT = "negative-count"
+    NEGATIVE_AMOUNT = "negative-amount"
+    BAD_NODE_SELECTOR = "node-selector-without-meaning"
     NO_TYPE = "request-without-type"
     ADMIN_COUNTERS = "admin-draws-no-counters"
     NEGATIVE_DRAWS = "negative-draws"
@@ -84,8 +88,23 @@ DECISIONS: Mapping[Departure, Decision] = MappingProxyType(
         Departure.EXACT_AMOUNTS: Decision(
             "C-23: amounts are exact and the grid starts at min; Kubernetes rounds to whole or milli units"
         ),
-        Departure.ZERO_STEP: Decision(f"{_DEFECT}: it divides by a step of zero; here there is no grid then"),
+        Departure.ZERO_STEP: Decision(
+            f"{_DEFECT}: it divides by a step of zero or below; here there is no grid then"
+        ),
         Departure.NO_MIN: Decision(f"{_DEFECT}: a range without min panics; here there is no lower end then"),
+        Departure.BOTH_CONSTRAINTS: Decision(
+            "C-31: `matchAttribute` and `distinctAttribute` in one constraint are a fault of the claim; "
+            "the allocator of Kubernetes takes the first"
+        ),
+        Departure.NEGATIVE_COUNT: Decision(
+            "a negative count is a fault of the claim; for the allocator of Kubernetes it is none"
+        ),
+        Departure.NEGATIVE_AMOUNT: Decision(
+            "a negative amount is a fault of the claim; Kubernetes aborts when a device has such a capacity"
+        ),
+        Departure.BAD_NODE_SELECTOR: Decision(
+            f"{_ONE_NODE}: a node selector without a meaning matches no node; Kubernetes aborts the attempt"
+        ),
         Departure.NO_TYPE: Decision(
             f"{_DEFECT}: a request with neither `exactly` nor `firstAvailable` panics; here it is a fault of "
             "the claim"

@@ -11,8 +11,9 @@ import msgspec
 
 from dray.api.resource import Device, ResourceSlice
 from dray.sim.reference.amounts import nanos
-from dray.sim.reference.case import Case
+from dray.sim.reference.case import Abort, Case
 from dray.sim.reference.departures import Departure
+from dray.values.nodeselector import NodeSelector, faults
 
 _SOUND = "sound"
 
@@ -167,9 +168,16 @@ def _covers(holder: Any, case: Case) -> bool:
     meta = case.vector.node.metadata
     if holder.node_name:
         return bool(holder.node_name == meta.name)
-    if holder.all_nodes:
-        return True
-    return holder.node_selector is not None and holder.node_selector.matches(meta.name, meta.labels)
+    if holder.all_nodes or holder.node_selector is None:
+        return bool(holder.all_nodes)
+    if not case.departs(Departure.BAD_NODE_SELECTOR) and is_meaningless(holder.node_selector):
+        raise Abort("failed to perform node selection")
+    return bool(holder.node_selector.matches(meta.name, meta.labels))
+
+
+def is_meaningless(selector: NodeSelector) -> bool:
+    """Whether a requirement of a node selector cannot be read; a selector without terms can."""
+    return any(fault.path != "nodeSelectorTerms" for fault in faults(selector))
 
 
 def _state(case: Case, pages: Sequence[_Page]) -> tuple[str, list[_Page], list[_Page]]:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
+from dray.sim.answers import Kind
 from dray.sim.reference.amounts import compute_consumption, nanos
 from dray.sim.reference.case import LARGEST, NANOS, Abort, Case, TooLarge
 from dray.sim.reference.departures import Departure
@@ -66,6 +67,8 @@ class PlainSearch:
                 for want in choice.wants:
                     self._prepare(want)
             least = sum(min(self._count(want) for want in choice.wants) for choice in choices)
+            if least < 0:
+                raise Abort("cap out of range", kind=Kind.CRASH)
             if least > LIMIT:
                 raise Abort(f"number of requested devices {least} exceeds")
             self._choices += choices
@@ -133,7 +136,7 @@ class PlainSearch:
         return _Found.OVER if ends == {_Found.OVER} and not first else _Found.NO
 
     def _take(self, index: int, want: Want, missing: int, start: int) -> _Found:
-        if not missing:
+        if missing <= 0:
             return self._choose(index + 1)
         candidates = self.view.candidates
         for position in range(start, len(candidates)):

@@ -14,6 +14,7 @@ from dray.api.resource import (
     ExactDeviceRequest,
 )
 from dray.sim.reference.departures import Departure
+from dray.sim.reference.pools import is_meaningless
 from dray.sim.vectors import Vector
 from dray.values.nodeselector import NodeSelector
 
@@ -113,6 +114,20 @@ SITUATIONS: Mapping[Departure, Callable[[Vector], bool]] = MappingProxyType(
             limits.step is not None and limits.step.nanos <= 0 for limits in _ranges(vector)
         ),
         Departure.NO_MIN: lambda vector: any(limits.min is None for limits in _ranges(vector)),
+        Departure.BOTH_CONSTRAINTS: lambda vector: any(
+            constraint.match_attribute is not None and constraint.distinct_attribute is not None
+            for constraint in _constraints(vector)
+        ),
+        Departure.NEGATIVE_COUNT: lambda vector: any(ask.count < 0 for ask in _asks(vector)),
+        Departure.NEGATIVE_AMOUNT: lambda vector: any(
+            amount.nanos < 0
+            for ask in _asks(vector)
+            if ask.capacity is not None
+            for amount in ask.capacity.requests.values()
+        ),
+        Departure.BAD_NODE_SELECTOR: lambda vector: any(
+            selector is not None and is_meaningless(selector) for selector in _selectors(vector)
+        ),
         Departure.NO_TYPE: _has_typeless_request,
         Departure.ADMIN_COUNTERS: _draws_as_admin,
         Departure.NEGATIVE_DRAWS: lambda vector: any(

@@ -60,7 +60,9 @@ def read_choices(case: Case, number: int, claim: ResourceClaim) -> list[Choice]:
 
 def _check_constraints(case: Case, claim: ResourceClaim) -> None:
     for constraint in claim.spec.devices.constraints:
-        if (constraint.match_attribute is None) is (constraint.distinct_attribute is None):
+        both = constraint.match_attribute is not None and constraint.distinct_attribute is not None
+        neither = constraint.match_attribute is None and constraint.distinct_attribute is None
+        if neither or (both and case.departs(Departure.BOTH_CONSTRAINTS)):
             raise Abort("constraint")
         gated = constraint.distinct_attribute is not None and not case.enabled("DRAConsumableCapacity")
         if gated and case.departs(Departure.DISTINCT_OFF):
@@ -93,5 +95,10 @@ def _want(
         raise Abort("class")
     if said.allocation_mode not in (ALL, EXACT):
         raise Abort("mode")
+    if said.count < 0 and case.departs(Departure.NEGATIVE_COUNT):
+        raise Abort("count")
+    amounts = said.capacity.requests.values() if said.capacity is not None else ()
+    if any(amount.nanos < 0 for amount in amounts) and case.departs(Departure.NEGATIVE_AMOUNT):
+        raise Abort("amount")
     admin = isinstance(said, ExactDeviceRequest) and bool(said.admin_access)
     return Want(number, request, name, said, classes[-1], admin)
