@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import click
 
 from dray.allocator.admit import Admission
+from dray.allocator.running import TimeLimit
 from dray.api.jsontext import read_json
 from dray.cli import files
 from dray.cli.clusters import say
@@ -24,6 +26,9 @@ from dray.sim.vectors import VectorError, answer, read_vector
 from dray.sim.verdicts import NONE_KNOWN, Known, Standing, Verdict, judge_answer
 
 _SUFFIXES = (".json", ".jsonl")
+_SEARCH_SECONDS = 10.0
+"""As long as a scheduler of Kubernetes may take for a node."""
+
 _RULES = ""
 """What `--known` is without a file: the rules alone, which always count."""
 
@@ -57,12 +62,14 @@ def run_vectors(paths: tuple[str, ...], known: str | None, verbose: bool, output
     if not paths:
         raise click.UsageError("missing argument: name files or folders of vectors")
     judge = Admission.switched({}).judge()
+    limit = TimeLimit(time.perf_counter, _SEARCH_SECONDS)
     documents = list(_documents(paths))
     verdicts: list[Verdict] = []
     with progress(documents, "vectors") as each:
         for document in each:
             vector = read_vector(document)
-            verdicts.append(listed.apply(judge_answer(vector, answer(vector, judge), judge)))
+            ours = answer(vector, judge, limit)
+            verdicts.append(listed.apply(judge_answer(vector, ours, judge)))
     if output == "json":
         click.echo(as_json([_document(verdicts)]), nl=False)
     else:

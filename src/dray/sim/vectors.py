@@ -22,6 +22,7 @@ from dray.allocator.assemble import assemble
 from dray.allocator.beats import Exhausted, Faulted, Solved
 from dray.allocator.contents import Judge
 from dray.allocator.reasons import Reason
+from dray.allocator.running import TimeLimit
 from dray.allocator.stock import Stock, View
 from dray.allocator.usage import Usage
 from dray.allocator.wants import ask_of
@@ -259,8 +260,8 @@ def _allocated(results: Any) -> Answer:
 # --- answering ---
 
 
-def answer(vector: Vector, judge: Judge) -> Answer:
-    """What our allocator says to a vector."""
+def answer(vector: Vector, judge: Judge, limit: TimeLimit | None = None) -> Answer:
+    """What our allocator says to a vector; within a limit in time, or the usual number of steps."""
     door = Admission.switched(vector.switches)
     try:
         stock = Stock(door.slices(vector.slices), vector.classes, Usage.of(vector.held), judge)
@@ -268,7 +269,7 @@ def answer(vector: Vector, judge: Judge) -> Answer:
     except AllocationFault as fault:
         return Answer(Kind.FAULT, text=str(fault))
     view = stock.seen_from(vector.node)
-    ending = outcome(ask, view.shape)
+    ending = outcome(ask, view.shape, limit=limit)
     match ending:
         case Solved(picks=picks):
             numbers = count()

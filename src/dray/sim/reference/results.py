@@ -63,9 +63,10 @@ def _selector(case: Case, picks: Sequence[Pick]) -> NodeSelector | None:
         if holder.node_name or pick.candidate.device.binds_to_node:
             return for_node(case.vector.node.metadata.name)
         if holder.node_selector is not None and not holder.all_nodes:
+            # Kubernetes looks at the devices in order, so one that is only here ends this before or after.
+            if len(holder.node_selector.node_selector_terms) != 1:
+                raise Abort("term")
             selectors.append(holder.node_selector)
-    if any(len(selector.node_selector_terms) != 1 for selector in selectors):
-        raise Abort("term")
     if not selectors:
         return None
     terms = [selector.node_selector_terms[0] for selector in selectors]
