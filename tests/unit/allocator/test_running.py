@@ -143,3 +143,13 @@ def test_a_survey_shares_its_time_among_the_shapes(nodes):
     tried = [ending.steps > 0 for ending in endings]
     assert tried == sorted(tried, reverse=True)
     assert all(tried) == (nodes == 3)
+
+
+def test_the_most_devices_found_at_once_are_not_forgotten_on_the_way_back():
+    running = plain(hard())
+    found = []
+    for _ in range(200):
+        assert running.advance(lambda: 0.0, 0.0) is None
+        found.append(running.give_up().found)
+    assert found == sorted(found)
+    assert found[-1] == 3

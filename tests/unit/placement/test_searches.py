@@ -153,6 +153,17 @@ def test_what_does_not_end_in_one_decision_goes_on_elsewhere() -> None:
     assert isinstance(place(snapshot, wanting(MANY), profile), Placement)
 
 
+def test_one_decision_has_so_much_time_for_all_shapes_together() -> None:
+    plugin, profile = limited(1000, at_once=30)
+    snapshot = cluster({f"n{number}": models(*"x" * (30 + number)) for number in range(12)})
+    found = place(snapshot, wanting(MANY), profile)
+    assert isinstance(found, Unplaceable)
+    assert plugin.searches.unfinished == 12
+    # A third of it for each of the first, and nothing but a wish for the others.
+    assert len(plugin.searches._running) < 6
+    assert plugin.searches.seconds < 50
+
+
 def test_a_search_that_goes_on_is_given_up_when_its_time_is_over() -> None:
     plugin, profile = limited(15, at_once=5)
     place(cluster({"a": THIRTY}), wanting(MANY), profile)
