@@ -51,7 +51,7 @@ def story_lines(story: NodeStory, *, named: bool, one_claim: bool) -> list[Line]
 
 def _given_up(story: NodeStory) -> str:
     """How far a search came that was given up, and what more time might do."""
-    if not story.steps:
+    if not story.steps and not story.seconds:
         return "not searched, the time went into other nodes: it may fit, a longer --search-timeout may tell"
     came = how_far(story.steps, story.seconds, story.most_found, story.wanted)
     return f"gave up {came}: it may fit, a longer --search-timeout may tell"

@@ -105,13 +105,13 @@ class Searches:
         """Work on a search for some seconds; None when it neither ended nor used up all patience."""
         clock = self.limit.clock
         began = clock()
-        key = (question, shape)
-        found = self._running.pop(key, None) or begin(question.ask, shape, clock)
+        kept = self._running.pop((question, shape), None) if self._running else None
+        found = kept or begin(question.ask, shape, clock)
         ending: Ending | None
         if isinstance(found, RunningSearch):
             ending = found.advance(clock, min(seconds, patience - found.spent))
             if ending is None:
-                RUNNING.keep(self._running, key, found)
+                RUNNING.keep(self._running, (question, shape), found)
                 ending = found.give_up() if found.spent >= patience else None
         else:
             ending = found
@@ -135,11 +135,11 @@ class Searches:
     def _note(self, question: Question, shape: Shape, ending: Ending) -> None:
         self.ended[type(ending).__name__] += 1
         ENDINGS.keep(shape.endings, question, ending)
-        question.wanted.pop(shape, None)
-        if question.current is shape:
+        if question.wanted:
+            question.wanted.pop(shape, None)
             question.current = None
-        if not question.wanted:
-            self._open.pop(question, None)
+            if not question.wanted:
+                self._open.pop(question, None)
 
     # --- searches that go on between decisions ---
 

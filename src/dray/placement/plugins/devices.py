@@ -171,6 +171,8 @@ class _Trial:
         self._left = self._searches.limit.total - subject.worked
         """Seconds of work that are left to this attempt, and below to this decision."""
         self._left_now = self._searches.at_once
+        self._most = self._left_now / 3
+        self._is_sliced = self._searches.is_sliced
         self._endings: dict[Shape, Ending] = {}
         """How searches ended for this cycle, whatever is forgotten elsewhere."""
         self._verdicts: dict[object, Verdict] = {}
@@ -199,7 +201,7 @@ class _Trial:
     def _given_up(self, ending: GaveUp, claims: str) -> Verdict:
         """A search that was given up is tried again as long as it gets more time than it had."""
         plugin = self._plugin.name
-        if not ending.steps:
+        if not ending.steps and not ending.seconds:
             text = (
                 f"devices for {claims} were not searched for: the time of this attempt went into other nodes"
             )
@@ -225,18 +227,22 @@ class _Trial:
 
     def _ending(self, shape: Shape) -> Ending | None:
         """How the search on a shape ended; None while it goes on."""
-        ending = self._endings.get(shape)
-        if ending is None:
-            ending = self._searches.known(self._question, shape, self._patience) or self._searched(shape)
-            if ending is not None:
-                self._endings[shape] = ending
+        ending = self._endings.get(shape) or shape.endings.get(self._question)
+        if ending is None or isinstance(ending, GaveUp):
+            # What was given up is searched further when this attempt has more patience, and asked for once.
+            ending = self._endings.get(shape) or self._further(shape)
+        if ending is not None:
+            self._endings[shape] = ending
         return ending
+
+    def _further(self, shape: Shape) -> Ending | None:
+        return self._searches.known(self._question, shape, self._patience) or self._searched(shape)
 
     def _searched(self, shape: Shape) -> Ending | None:
         searches, question = self._searches, self._question
-        seconds = min(self._left, self._left_now, searches.at_once / 3)
+        seconds = min(self._left, self._left_now, self._most)
         # What was begun goes on elsewhere: the time of this decision is for shapes that may be easy.
-        if seconds > 0 and not (searches.is_sliced and searches.is_begun(question, shape)):
+        if seconds > 0 and not (self._is_sliced and searches.is_begun(question, shape)):
             before = question.worked
             ending = searches.run(question, shape, seconds, self._patience)
             spent = question.worked - before
