@@ -45,7 +45,7 @@ def _taken(capacity: DeviceCapacity, asked: Fraction | None) -> Fraction | None:
 def _rounded(rule: CapacityRequestPolicy, asked: Fraction) -> Fraction:
     limits = rule.valid_range
     if limits is None or limits.min is None:
-        return min([_exact(value) for value in rule.valid_values if _exact(value) >= asked] or [asked])
+        return [*(_exact(value) for value in rule.valid_values if _exact(value) >= asked), asked][0]
     amount, step = _exact(limits.min), _exact(limits.step)
     if step:
         while amount < asked:

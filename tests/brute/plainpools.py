@@ -62,7 +62,10 @@ def covers(holder: Any, node: Node) -> bool:
 def seen(page: ResourceSlice, node: Node) -> list[Device] | None:
     """The devices of a page a node can use; None when the page is not for the node."""
     if page.spec.per_device_node_selection:
-        return [device for device in page.spec.devices if covers(device, node)] or None
+        own = [device for device in page.spec.devices if covers(device, node)]
+        if page.spec.node_name or page.spec.all_nodes or page.spec.node_selector is not None:
+            return own if covers(page.spec, node) else None
+        return own or None
     return list(page.spec.devices) if covers(page.spec, node) else None
 
 
@@ -108,14 +111,17 @@ def _state(
     names = [d.name for page in visible if not page.spec.shared_counters for d in page.spec.devices]
     sets = [group.name for page in same for group in page.spec.shared_counters]
     known = {
-        (group.name, name) for page in same for group in page.spec.shared_counters for name in group.counters
+        (group.name, name)
+        for page in same
+        for group in page.spec.shared_counters
+        for name in ("", *group.counters)
     }
     drawn = {
         (drawn.counter_set, name)
         for page in same
         for device in page.spec.devices
         for drawn in device.consumes_counters
-        for name in drawn.counters
+        for name in ("", *drawn.counters)
     }
     priorities = {page.spec.pool.priority or 0 for page in same}
     sound = len(set(names)) == len(names) and len(set(sets)) == len(sets) and drawn <= known

@@ -94,15 +94,18 @@ class Page:
 
 def reached_by(spec: ResourceSliceSpec, node: Node) -> tuple[int, ...] | None:
     """Positions of the devices of a slice that a node can reach; None when the slice is not for this node."""
-    if spec.per_device_node_selection:
-        reached = tuple(
-            i
-            for i, device in enumerate(spec.devices)
-            if _covers(device.node_name, device.all_nodes, device.node_selector, node)
-        )
-        return reached or None
     covered = _covers(spec.node_name, spec.all_nodes, spec.node_selector, node)
-    return tuple(range(len(spec.devices))) if covered else None
+    if not spec.per_device_node_selection:
+        return tuple(range(len(spec.devices))) if covered else None
+    reached = tuple(
+        i
+        for i, device in enumerate(spec.devices)
+        if _covers(device.node_name, device.all_nodes, device.node_selector, node)
+    )
+    # The API wants one kind of selection. Where a slice has both, a device must be for the node by both.
+    if spec.node_name or spec.all_nodes or spec.node_selector is not None:
+        return reached if covered else None
+    return reached or None
 
 
 def _covers(name: str | None, everywhere: bool | None, selector: NodeSelector | None, node: Node) -> bool:

@@ -321,7 +321,7 @@ class _Walk:
         elif candidate in shape.left:
             # Only admin access comes here: what old shares hold of a device is not there to look at, either.
             refusal = capacity.refuse(board, candidate, frame.options.share(candidate), shape.left[candidate])
-        if refusal is None and content.counters and self._draws(want, candidate):
+        if refusal is None and content.counter_sets and self._draws(want, candidate):
             pool = shape.pool_of[candidate]
             if pool in shape.overdrawn:
                 return Refusal(Reason.COUNTER_SHORT)

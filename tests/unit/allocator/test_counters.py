@@ -168,3 +168,13 @@ def test_a_draw_below_nothing_makes_no_room():
     slices = partitioned(budget(slots=2), drawing("a", slots=-2), drawing("b", slots=3))
     assert picked(world(slices, claim(request("r")), held=[holding(result("a"))])) is None
     assert picked(world(slices, claim(request("r", 2)))) is None
+
+
+def test_a_set_without_counters_is_consumed_all_the_same():
+    """The API refuses it. As in Kubernetes its set must exist, and an overdrawn pool lends it to nobody."""
+    nothing = device("b", consumes_counters=(draws("set"),))
+    slices = partitioned(budget(slots=2), drawing("a", slots=3), nothing)
+    assert picked(world(slices, claim(request("r")))) == ["r=b"]
+    assert picked(world(slices, claim(request("r")), held=[holding(result("a"))])) is None
+    unknown = device("b", consumes_counters=(draws("other"),))
+    assert picked(world(partitioned(budget(slots=2), unknown), claim(request("r")))) is None

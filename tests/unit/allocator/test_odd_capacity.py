@@ -30,6 +30,9 @@ ODD = [
     (capacity(7, policy(7, least=1, most=3, step=3)), None, "7"),
     (capacity(7, policy(7, least=1, most=3, step=3)), "6", POLICY),
     (capacity(7, policy(7, least=1, most=3)), "7", "7"),
+    # values that are not in order: the first that is enough
+    (capacity(10, policy(9, values=(9, 7, 1))), "2", "9"),
+    (capacity(8, policy(1, values=(9, 7, 1))), "2", SHORT),
     # a default above the whole (the API refuses it)
     (capacity(10, policy(20)), None, SHORT),
 ]

@@ -171,6 +171,20 @@ def test_a_device_may_be_for_some_nodes(case):
     assert seen(page, node("n1", zone="z1")) == (["a", "b"] if visible else ["b"])
 
 
+@pytest.mark.parametrize(("whole", "found"), [("n1", ["b"]), ("n2", [])])
+def test_a_slice_with_both_kinds_of_node_selection_needs_both(whole, found):
+    """The API refuses it; a device of another node must not be had by it."""
+    own = [device("a", node_name="n2"), device("b", all_nodes=True), device("c")]
+    slices = published(*own, node_name=whole, per_device_node_selection=True)
+    assert seen(slices) == found
+    assert picked(world(slices, claim(request("r", 2)))) is None
+    # A slice for the node counts among its names even when the node reaches none of its devices.
+    other = published(device("a"), name="other", count=2)
+    unreached = published(*own[:1], node_name=whole, per_device_node_selection=True, count=2)
+    twice = {"pool": Refusal(Reason.POOL_INVALID, "device `a` is published twice")}
+    assert flaws([unreached, other]) == (twice if whole == "n1" else {})
+
+
 def test_a_slice_that_says_nothing_of_nodes_is_for_none():
     page = published(device("a"), node_name="", all_nodes=False, node_selector=labelled())
     assert seen(page) == []

@@ -73,7 +73,7 @@ def _by_policy(name: str, policy: CapacityRequestPolicy, asked: int) -> int | Re
     """The smallest amount on the policy's grid that is enough; the amount itself where there is none."""
     limits = policy.valid_range
     if limits is None or limits.min is None:
-        return min((v.nanos for v in policy.valid_values if v.nanos >= asked), default=asked)
+        return next((v.nanos for v in policy.valid_values if v.nanos >= asked), asked)
     least = limits.min.nanos
     if asked <= least:
         return least

@@ -45,7 +45,7 @@ def _rounded(capacity: DeviceCapacity, asked: Fraction) -> Fraction | None:
     if limits is not None and limits.min is not None:
         amount = _on_grid(limits, asked)
     else:
-        amount = min((exact(v) for v in policy.valid_values if exact(v) >= asked), default=asked)
+        amount = next((exact(v) for v in policy.valid_values if exact(v) >= asked), asked)
     # Only who asks for the very default may have it against the policy, not who comes to it by steps.
     is_default = policy.default is not None and amount == exact(policy.default)
     stepped = limits is not None and limits.step is not None

@@ -105,6 +105,8 @@ def _lent_by(published: ResourceSlice, node: Node) -> list[Lent] | None:
     spec = published.spec
     if spec.per_device_node_selection:
         own = [Lent(spec.driver, spec.pool.name, one, one) for one in spec.devices if _is_for(one, node)]
+        if spec.node_name or spec.all_nodes or spec.node_selector is not None:
+            return own if _is_for(spec, node) else None
         return own or None
     if not _is_for(spec, node):
         return None
@@ -129,13 +131,13 @@ def _flaw(same: list[ResourceSlice], seen: list[ResourceSlice], complete_here: b
     if len({item.spec.pool.priority or 0 for item in same}) > 1:
         return "its slices disagree on its priority"
     sets = [group for item in same for group in item.spec.shared_counters]
-    budget = {(group.name, name) for group in sets for name in group.counters}
+    budget = {(group.name, name) for group in sets for name in ("", *group.counters)}
     drawn = {
         (part.counter_set, name)
         for item in same
         for device in item.spec.devices
         for part in device.consumes_counters
-        for name in part.counters
+        for name in ("", *part.counters)
     }
     if not drawn <= budget:
         return "a device draws from a counter that does not exist"

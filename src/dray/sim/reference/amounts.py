@@ -40,7 +40,7 @@ def _amount(capacity: DeviceCapacity, asked: Quantity | None, case: Case) -> int
         return asked.nanos
     if policy.valid_range is not None:
         return _on_grid(policy.valid_range, asked.nanos, case)
-    return min((v.nanos for v in policy.valid_values if v.nanos >= asked.nanos), default=asked.nanos)
+    return next((v.nanos for v in policy.valid_values if v.nanos >= asked.nanos), asked.nanos)
 
 
 def _on_grid(limits: CapacityRequestPolicyRange, asked: int, case: Case) -> int:

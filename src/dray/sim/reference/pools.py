@@ -151,6 +151,8 @@ def _read(case: Case, number: int, page: ResourceSlice) -> _Page:
     if everywhere:
         return _Page(number, page, candidates, candidates if _covers(page.spec, case) else None)
     reached = tuple(candidate for candidate in candidates if candidate.is_reachable)
+    if page.spec.node_name or page.spec.all_nodes or page.spec.node_selector is not None:
+        return _Page(number, page, candidates, reached if _covers(page.spec, case) else None)
     return _Page(number, page, candidates, reached or None)
 
 
