@@ -100,7 +100,7 @@ def test_departures_without_a_vector_are_known(verdicts: dict[str, list[Verdict]
     """They have questions of their own in the tests of verdicts."""
     used = {name for judged in verdicts.values() for verdict in judged for name in verdict.departures}
     assert set(Departure) - used <= {
-        *(Departure.PRIORITY, Departure.ALL_UNREACHED, Departure.NEGATIVE_DRAWS),
+        *(Departure.PRIORITY, Departure.ALL_UNREACHED, Departure.NEGATIVE_DRAWS, Departure.WHOLE_POOL),
         *(Departure.REACHED_ONLY, Departure.SHARING_OFF, Departure.BOTH_CONSTRAINTS),
         *(Departure.NEGATIVE_COUNT, Departure.NEGATIVE_AMOUNT, Departure.BAD_NODE_SELECTOR),
     }

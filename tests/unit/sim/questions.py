@@ -233,6 +233,11 @@ QUESTIONS: dict[Departure, dict[str, Any]] = {
         exactly(),
         allocated(got("a")),
     ),
+    Departure.WHOLE_POOL: question(
+        [page(device("a")), page(drawing("b"), name="slice-z", nodeName="other")],
+        exactly(),
+        allocated(got("a")),
+    ),
     Departure.EMPTY_CONDITIONS: question(
         [page(device("a", bindingConditions=[])), page(device("b"), pool="q")],
         exactly(),

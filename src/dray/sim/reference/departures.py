@@ -32,6 +32,7 @@ class Departure(StrEnum):
     NEGATIVE_DRAWS = "negative-draws"
     HELD_SHARES = "held-shares-count"
     SLICE_COUNT = "slices-disagree"
+    WHOLE_POOL = "counters-of-the-whole-pool"
     EMPTY_CONDITIONS = "empty-binding-conditions"
     PRIORITY = "slice-priority"
     LISTS_OFF = "lists-gated"
@@ -121,6 +122,11 @@ DECISIONS: Mapping[Departure, Decision] = MappingProxyType(
         Departure.SLICE_COUNT: Decision(
             "a pool whose slices disagree on `resourceSliceCount` is invalid; in Kubernetes the first one in "
             "input order counts, so that the answer depends on the order of a list"
+        ),
+        Departure.WHOLE_POOL: Decision(
+            "the counters of a pool are one budget, whatever nodes its slices are for, so all of its slices "
+            "are judged; Kubernetes looks no further when the slices for the node are as many as the pool "
+            "should have"
         ),
         Departure.EMPTY_CONDITIONS: Decision(
             "an empty list of binding conditions is none; Kubernetes moves such a pool behind all others"

@@ -199,6 +199,8 @@ def _state(case: Case, pages: Sequence[_Page]) -> tuple[str, list[_Page], list[_
             return "", [], []
         if len(published) != expected:
             return "being updated", [], []
+    elif not case.departs(Departure.WHOLE_POOL):
+        published = relevant
     sound = _is_sound(case, relevant, published)
     return _SOUND if sound else "invalid", relevant, published
 

@@ -12,6 +12,7 @@ from dray.api.resource import (
     DeviceConstraint,
     DeviceSubRequest,
     ExactDeviceRequest,
+    ResourceSlice,
 )
 from dray.sim.reference.departures import Departure
 from dray.sim.reference.pools import is_meaningless
@@ -97,6 +98,22 @@ def _slices_disagree(vector: Vector) -> bool:
     return any(len(counts) > 1 for counts in said.values())
 
 
+def _counts_more_slices(vector: Vector) -> bool:
+    """Whether a pool with counters has more slices than it should have."""
+    pools: dict[tuple[str, str, int], list[ResourceSlice]] = {}
+    for page in vector.slices:
+        pool = page.spec.pool
+        pools.setdefault((page.spec.driver, pool.name, pool.generation), []).append(page)
+    return any(
+        any(len(pages) > page.spec.pool.resource_slice_count for page in pages)
+        and any(
+            page.spec.shared_counters or any(device.consumes_counters for device in page.spec.devices)
+            for page in pages
+        )
+        for pages in pools.values()
+    )
+
+
 SITUATIONS: Mapping[Departure, Callable[[Vector], bool]] = MappingProxyType(
     {
         Departure.ALL_POOL: _wants_all,
@@ -138,6 +155,7 @@ SITUATIONS: Mapping[Departure, Callable[[Vector], bool]] = MappingProxyType(
         ),
         Departure.HELD_SHARES: _holds_dedicated_shares,
         Departure.SLICE_COUNT: _slices_disagree,
+        Departure.WHOLE_POOL: _counts_more_slices,
         Departure.EMPTY_CONDITIONS: lambda vector: bool(vector.extras.empty_conditions),
         Departure.PRIORITY: lambda vector: any(
             page.spec.priority or page.spec.pool.priority for page in vector.slices
