@@ -42,8 +42,8 @@ BUDGET = 100_000
 """Steps a search may take before it gives up."""
 
 PLAIN_WORK = 600
-"""Work since the first dead end after which a walk asks for help, counted in refused candidates. It is about what
-asking for the first time costs, so that a walk never takes more than twice what it would have taken."""
+"""Work since the first dead end after which a walk asks for help, counted in refused candidates. It is about
+what asking for the first time costs, so that a walk never takes more than twice what it would have taken."""
 
 STEP_WORK = 4
 """What a step is worth in refused candidates."""
