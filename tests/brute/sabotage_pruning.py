@@ -177,7 +177,7 @@ def _all_of(*patches: Any) -> Any:
 @mistake
 def fewer_devices_of_a_component_fit_than_do() -> Any:
     real = components._most_that_fit
-    return patch.object(components, "_most_that_fit", lambda draws, rest: max(real(draws, rest) - 1, 0))
+    return patch.object(components, "_most_that_fit", lambda *given: max(real(*given) - 1, 0))
 
 
 @mistake

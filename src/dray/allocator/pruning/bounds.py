@@ -253,15 +253,23 @@ class Bounds:
         if not self._packing.components:
             return None
         shareable = self._model.shareable
-        union = wanted = 0
+        wanted: dict[int, int] = {}
         for one in opens:
             count = one.count - (one.mask & shareable).bit_count()
-            if not one.exclusive or count <= 0:
-                continue
-            union |= one.mask & ~shareable
-            wanted += count
-        room = self._packing.room(state, union, wanted) if wanted > 1 else wanted
-        return Refusal(Reason.TOO_FEW, Short("", wanted, room)) if wanted > room else None
+            if one.exclusive and count > 0:
+                mask = one.mask & ~shareable
+                wanted[mask] = wanted.get(mask, 0) + count
+        if len(wanted) > 1:
+            union = 0
+            for mask in wanted:
+                union |= mask
+            wanted[union] = sum(wanted.values())
+        for mask, count in wanted.items():
+            if count > 1:
+                room = self._packing.room(state, mask, count)
+                if room < count:
+                    return Refusal(Reason.TOO_FEW, Short("", count, room))
+        return None
 
     # --- capacities of shared devices ---
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from dray.allocator.pruning.model import Amounts, Model, State, bits
+from dray.allocator.pruning.model import Model, State, bits
 
 PATIENCE = 200
 """Steps to find out how many devices of a component fit; after that it may be all of them."""
@@ -84,15 +84,12 @@ class Packing:
     """How many devices of each component can be had together."""
 
     def __init__(self, model: Model, components: Sequence[Component]) -> None:
-        self._model = model
         self.components = components
         self._drawing = 0
-        self._resources: list[list[int]] = []
         for component in components:
             self._drawing |= component.mask
-            own = {index for device in component.positions for index, _ in model.draws[device]}
-            self._resources.append(sorted(own))
-        self._known: dict[Any, int] = {}
+        self._fields = [_Fields(model, component) for component in components]
+        self._known: dict[tuple[int, int, int], int] = {}
 
     def room(self, state: State, mask: int, enough: int) -> int:
         """How many devices of a mask can be had at the most; counted only until there are enough."""
@@ -106,37 +103,64 @@ class Packing:
         return found
 
     def _most(self, state: State, number: int, mask: int) -> int:
-        rest = state.rest
-        key = (number, mask, tuple([rest[index] for index in self._resources[number]]))
+        fields = self._fields[number]
+        left = fields.left(state)
+        key = (number, mask, left)
         found = self._known.get(key)
         if found is None:
             if len(self._known) >= MANY_STATES:
                 self._known.clear()
-            draws = [self._model.draws[device] for device in bits(mask)]
-            found = self._known[key] = _most_that_fit(draws, rest)
+            draws = sorted(fields.draws[device] for device in bits(mask))
+            found = self._known[key] = _most_that_fit(draws, left, fields.guards)
         return found
 
 
-def _most_that_fit(draws: list[Amounts], rest: Sequence[int]) -> int:
+class _Fields:
+    """The counters of a component in one number: a field for each, below a bit that borrowing clears."""
+
+    __slots__ = ("_shifts", "draws", "guards")
+
+    def __init__(self, model: Model, component: Component) -> None:
+        self._shifts: list[tuple[int, int]] = []
+        self.guards = shift = 0
+        places: dict[int, int] = {}
+        for index in sorted({index for device in component.positions for index, _ in model.draws[device]}):
+            largest = max(model.totals[index], model.levels[index][-1][0])
+            places[index] = shift
+            self._shifts.append((index, shift))
+            shift += largest.bit_length()
+            self.guards |= 1 << shift
+            shift += 1
+        self.draws = {
+            device: sum(amount << places[index] for index, amount in model.draws[device])
+            for device in component.positions
+        }
+
+    def left(self, state: State) -> int:
+        """What is left of all counters."""
+        rest = state.rest
+        return sum([rest[index] << shift for index, shift in self._shifts])
+
+
+def _most_that_fit(draws: list[int], left: int, guards: int) -> int:
     """The largest number of consumers that fit together; too many when that takes too long to find out."""
-    draws = sorted(draws, key=lambda amounts: sum(amount for _, amount in amounts))
-    left = {index: rest[index] for amounts in draws for index, _ in amounts}
-    best, steps = 0, 0
-    # Where to go on, how many are taken, what is left.
-    stack: list[tuple[int, int, dict[int, int]]] = [(0, 0, left)]
+    best = steps = 0
+    most = len(draws)
+    stack = [(left, draws, 0)]
     while stack:
-        place, taken, left = stack.pop()
+        left, draws, taken = stack.pop()
+        room = left | guards
+        fitting = [drawn for drawn in draws if (room - drawn) & guards == guards]
         steps += 1
+        if steps == 1:
+            most = len(fitting)
         if steps > PATIENCE:
-            return len(draws)
-        while place < len(draws) and taken + len(draws) - place > best:
-            amounts = draws[place]
-            place += 1
-            if all(amount <= left[index] for index, amount in amounts):
-                stack.append((place, taken, left))
-                left = dict(left)
-                for index, amount in amounts:
-                    left[index] -= amount
-                taken += 1
-        best = max(best, taken)
+            return most
+        if taken > best:
+            best = taken
+        if taken + len(fitting) > best:
+            first = fitting[0]
+            # Leaving one out leaves out its likes, too: which of them is taken makes no difference.
+            stack.append((left, [drawn for drawn in fitting if drawn != first], taken))
+            stack.append((left - first, fitting[1:], taken + 1))
     return best

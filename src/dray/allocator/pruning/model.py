@@ -171,7 +171,7 @@ class Model:
         blocked = 0
         for device in bits(relevant):
             content = shape.contents[device]
-            if not content.counters or shape.shared >> device & 1:
+            if not content.counter_sets or shape.shared >> device & 1:
                 continue
             pool = shape.pool_of[device]
             if pool in shape.overdrawn:
