@@ -5,6 +5,8 @@ That it never changes an answer is a law (tests/property); here it is shown to b
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 from dray.allocator.beats import Exhausted, Faulted, GaveUp, Point, Solved
@@ -12,6 +14,8 @@ from dray.allocator.options import options_of
 from dray.allocator.pruning import Pruning
 from dray.allocator.pruning.assignment import has_assignment
 from dray.allocator.pruning.model import bits
+from dray.allocator.pruning.opens import Open
+from dray.allocator.pruning.prices import MANY_REQUESTS, Prices
 from dray.allocator.reasons import Reason
 from dray.allocator.search import PLAIN_WORK
 from dray.allocator.wants import MAX_RESULTS
@@ -239,3 +243,12 @@ def test_an_assignment_gives_each_bit_once(wanted, possible):
 def test_bits_are_the_candidates_of_a_mask():
     assert list(bits(0)) == []
     assert list(bits(0b101001)) == [0, 3, 5]
+
+
+@pytest.mark.parametrize(("shared", "excluded"), [(0, True), (0b11100, False)])
+def test_what_may_be_had_by_several_requests_costs_none_of_them_anything(shared, excluded):
+    """Three requests with alternatives, two exclusive devices: too few, unless there are shared ones."""
+    demand = SimpleNamespace(name="r", admin=False, rule_mask=0)
+    alternatives = [(demand, 1, 0b11 | shared), (demand, 1, 0b11 | shared)]
+    opens = [Open(choice, alternatives) for choice in range(MANY_REQUESTS)]
+    assert Prices([0b01, 0b10]).exclude(opens) is excluded

@@ -28,6 +28,9 @@ class Prices:
 
     def __init__(self, classes: Sequence[int]) -> None:
         self._classes = classes
+        self._priced = 0
+        for mask in classes:
+            self._priced |= mask
         self._prices = [UNIT] * len(classes)
         self._order = list(range(len(classes)))
         self._tuned = False
@@ -67,8 +70,9 @@ class Prices:
             for _demand, count, mask in one.alternatives:
                 found = known.get((count, mask))
                 if found is None:
-                    cost, missing, taken = 0, count, []
-                    for number in order:
+                    # What is in no class, such as a shared device, costs nothing and comes first.
+                    cost, missing, taken = 0, count - (mask & ~self._priced).bit_count(), []
+                    for number in order if missing > 0 else ():
                         here = (mask & classes[number]).bit_count()
                         if here:
                             here = min(here, missing)
@@ -77,8 +81,7 @@ class Prices:
                             missing -= here
                             if not missing:
                                 break
-                    # What is in no class, such as a shared device, costs nothing.
-                    found = known[count, mask] = (cost, taken) if not missing else (0, [])
+                    found = known[count, mask] = (cost, taken) if missing <= 0 else (0, [])
                 if best is None or found[0] < best[0]:
                     best = found
             assert best is not None
