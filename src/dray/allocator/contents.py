@@ -11,7 +11,7 @@ drivers publish new values, and people write new selectors, for as long as a clu
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 from weakref import WeakValueDictionary
 
 import msgspec
@@ -53,6 +53,16 @@ class Reading(Protocol):
     def text(self) -> str | None: ...
 
     def judge(self, driver: str, device: Device, /) -> Verdict: ...
+
+
+@runtime_checkable
+class ReadingJudge(Protocol):
+    """A judge that can tell what an expression reads of a device."""
+
+    def __call__(self, expression: str, driver: str, device: Device) -> Verdict: ...
+
+    def reading(self, expression: str) -> Reading:
+        """How the expression is judged on plain devices."""
 
 
 GroupVerdicts = dict[tuple[str, str, Any], Verdict]
@@ -117,16 +127,13 @@ class Content:
         self.counters = _drawn(device) if device.consumes_counters else ()
         self.counter_sets = tuple(drawn.counter_set for drawn in device.consumes_counters)
         self.totals = {name: nanos_of(capacity.value) for name, capacity in device.capacity.items()}
-        self.limited = self.shareable or any(
-            capacity.request_policy is not None or self.totals[name] < 0
-            for name, capacity in device.capacity.items()
-        )
-        """Whether its own capacities may rule it out, although nothing is asked of them."""
         self.gives_freely = all(
             capacity.request_policy is None and self.totals[name] >= 0
             for name, capacity in device.capacity.items()
         )
         """Whether any amount up to the total can be asked, and none need be."""
+        self.limited = self.shareable or not self.gives_freely
+        """Whether its own capacities may rule it out, although nothing is asked of them."""
         self._judge = judge
         self._verdicts: dict[str, Verdict] = {}
         self._sets: dict[str, frozenset[tuple[str, Any]]] = {}
@@ -195,10 +202,11 @@ class SliceContents:
 class Contents:
     """All contents that somebody has, each once; their lists, and what was said of groups of them."""
 
-    __slots__ = ("_known", "_sharing", "_slices", "judge", "lists", "verdicts")
+    __slots__ = ("_known", "_sharing", "_slices", "judge", "lists", "reading", "verdicts")
 
     def __init__(self, judge: Judge) -> None:
         self.judge = judge
+        self.reading = judge if isinstance(judge, ReadingJudge) else None
         self.lists: WeakValueDictionary[Any, Any] = WeakValueDictionary()
         self.verdicts: GroupVerdicts = {}
         self._known: WeakValueDictionary[tuple[str, bytes], Content] = WeakValueDictionary()

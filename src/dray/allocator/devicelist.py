@@ -14,15 +14,14 @@ Rules for this file: every answer is that of `Content.verdict`; grouping changes
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Protocol, runtime_checkable
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 from dray.allocator.checks import taints
-from dray.allocator.contents import Content, Contents, GroupVerdicts, Judge, Reading, Verdict
+from dray.allocator.contents import Content, Contents, GroupVerdicts, Reading, ReadingJudge
 from dray.allocator.reasons import Reason, Refusal
 from dray.allocator.wants import Want
 from dray.api.devicevalue import DeviceRead, DeviceReads, has_domain
-from dray.api.resource import Device
 from dray.values.bounds import Bound
 
 WANTS = Bound("devices that suit wants", 128, "a list of devices")
@@ -34,16 +33,6 @@ FAULTS = frozenset({Reason.BROKEN_SELECTOR, Reason.CAPACITY_UNREPRESENTABLE})
 
 STRETCH = 24
 """Devices judged at once; the whole of most pools."""
-
-
-@runtime_checkable
-class ReadingJudge(Protocol):
-    """A judge that can tell what an expression reads of a device."""
-
-    def __call__(self, expression: str, driver: str, device: Device) -> Verdict: ...
-
-    def reading(self, expression: str) -> Reading:
-        """How the expression is judged on plain devices."""
 
 
 class Groups:
@@ -104,20 +93,32 @@ class DeviceList:
     )
 
     def __init__(
-        self, contents: tuple[Content, ...], tangled: int, judge: Judge, verdicts: GroupVerdicts
+        self, contents: tuple[Content, ...], tangled: int, judge: ReadingJudge | None, verdicts: GroupVerdicts
     ) -> None:
         self.contents = contents
         self.driver = contents[0].driver if contents else ""
-        self._hidden = _mask(contents, lambda content: content.withheld is Reason.BINDING_CONDITIONS)
-        self._barred = tangled | _mask(contents, lambda content: content.withheld is not None)
-        self._free = _mask(contents, lambda content: content.gives_freely)
-        self._tainted = _mask(contents, lambda content: bool(content.taints))
-        self._plain = _mask(contents, lambda content: content.plain)
+        self._barred = tangled
+        self._hidden = self._tainted = 0
+        self._free = self._plain = (1 << len(contents)) - 1
+        self._note_oddities()
         self.all_plain = self._plain.bit_count() == len(contents)
-        self._judge = judge if isinstance(judge, ReadingJudge) else None
+        self._judge = judge
         self._verdicts = verdicts
         self._groups: dict[DeviceReads, Groups] = {}
         self._suitable: dict[Any, Suitability] = {}
+
+    def _note_oddities(self) -> None:
+        """Find the devices that are not like most: in one go, as every node has such a list."""
+        for place, content in enumerate(self.contents):
+            if content.withheld is not None:
+                self._barred |= 1 << place
+                self._hidden |= (content.withheld is Reason.BINDING_CONDITIONS) << place
+            if content.taints:
+                self._tainted |= 1 << place
+            if not content.gives_freely:
+                self._free ^= 1 << place
+            if not content.plain:
+                self._plain ^= 1 << place
 
     def judged(self, want: Want, beyond: int) -> tuple[Suitability, int]:
         """Which devices suit a want, judged further than a place, and how many were judged for it now."""
@@ -256,7 +257,7 @@ def device_list(known: Contents, contents: tuple[Content, ...], tangled: tuple[b
     found: DeviceList | None = known.lists.get(key)
     if found is None:
         mask = sum(1 << place for place, is_tangled in enumerate(tangled) if is_tangled)
-        found = known.lists[key] = DeviceList(contents, mask, known.judge, known.verdicts)
+        found = known.lists[key] = DeviceList(contents, mask, known.reading, known.verdicts)
     return found
 
 
@@ -266,10 +267,6 @@ def places(mask: int) -> Iterator[int]:
         low = mask & -mask
         yield low.bit_length() - 1
         mask ^= low
-
-
-def _mask(contents: Sequence[Content], holds: Callable[[Content], bool]) -> int:
-    return sum([1 << place for place, content in enumerate(contents) if holds(content)])
 
 
 # --- what tells devices apart ---

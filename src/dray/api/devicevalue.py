@@ -83,7 +83,7 @@ def is_plain(driver: str, device: Device) -> bool:
     own = f"{driver}/"
     attributes, capacity = device.attributes, device.capacity
     for name, attribute in attributes.items():
-        if name.startswith(own) and name[len(own) :] in attributes:
+        if "/" in name and name.startswith(own) and name[len(own) :] in attributes:
             return False
         if attribute.string_value is None and attribute.int_value is None and attribute.bool_value is None:
             try:
