@@ -204,3 +204,14 @@ def devices_cost_less_than_they_are_paid_for() -> Any:
         return surplus + prices.UNIT, used, there
 
     return patch.object(prices.Prices, "_compare", compare)
+
+
+@mistake
+def shared_devices_are_not_free() -> Any:
+    real = prices.Prices.__init__
+
+    def start(self: Any, classes: Any) -> None:
+        real(self, classes)
+        self._priced = -1
+
+    return patch.object(prices.Prices, "__init__", start)

@@ -34,7 +34,7 @@ def draw_numbered(seed: str, number: int, large: bool = False) -> Problem:
 
 def draw_structured(source: Random, scale: int = 1) -> Problem:
     """One problem of one of the structures."""
-    structure = source.choice((_partitions, _partitions, _shares, _several_sets, _lists))
+    structure = source.choice((_partitions, _partitions, _shares, _several_sets, _lists, _mixed, _mixed))
     slices, claims = structure(source, scale)
     held = _held(source, slices)
     return Problem(tuple(slices), CLASSES, tuple(claims), held, (make.node("n1"),))
@@ -224,3 +224,32 @@ def _lists(source: Random, scale: int) -> tuple[list[ResourceSlice], list[Resour
             kind(source.choice(("gpu.example/root", "gpu.example/root", "gpu.example/numa")), *names)
         )
     return [make.published(*devices)], _spread(source, requests, constraints)
+
+
+# --- shared and single devices under many alternatives ---
+
+
+def _mixed(source: Random, scale: int) -> tuple[list[ResourceSlice], list[ResourceClaim]]:
+    devices = []
+    for i in range(source.randint(4, 5 + 3 * scale)):
+        fields: dict[str, Any] = {"kind": source.randrange(3), "numa": source.randrange(2)}
+        shared = source.random() < 0.4
+        if shared:
+            fields["capacity"] = {"mem": make.capacity(source.randint(1, 4), make.policy(1))}
+        devices.append(make.device(f"d{i}", shared=shared, **fields))
+    requests = []
+    for i in range(source.randint(3, 3 + 2 * scale)):
+        if source.random() < 0.15:
+            requests.append(make.request(f"r{i}", 1, admin_access=True if source.random() < 0.5 else None))
+            continue
+        ways = [(f"s{k}", _way(source)) for k in range(source.randint(2, 3))]
+        requests.append(make.first_of(f"r{i}", *ways))
+    constraints = [make.match("gpu.example/numa", "r0", "r1")] if source.random() < 0.2 else []
+    return [make.published(*devices)], _spread(source, requests, constraints)
+
+
+def _way(source: Random) -> dict[str, Any]:
+    words = [f"attr?:kind={source.randrange(3)}"] if source.random() < 0.7 else []
+    words += ["single"] if source.random() < 0.3 else []
+    count: int | str = "All" if source.random() < 0.05 else source.choice((1, 1, 2, 2, 3))
+    return make.asking(count, *words)
