@@ -70,6 +70,9 @@ Reader = Callable[[bytes], bytes | None]
 Draws = Mapping[str, Mapping[str, Quantity]]
 """Amounts by counter, by counter set."""
 
+Surplus = dict[tuple[CounterSetId, str], int]
+"""Nanos charged to counters within one allocation beyond what its own devices draw."""
+
 Catalogue = Callable[[tuple[str, str]], Published]
 """What is published of a pool (driver and name)."""
 
@@ -159,6 +162,7 @@ def grant(
     """
     denied: list[Denial] = []
     seen: set[tuple[DeviceId, str | None]] = set()
+    surplus: Surplus = {}
     for position, result in enumerate(results):
         if result.admin_access:
             continue
@@ -168,12 +172,15 @@ def grant(
             continue
         seen.add((device, holding.share))
         pool = catalogue((device.driver, device.pool))
-        found = _enter(books, device, holding, pool, node)
+        found = _enter(books, device, holding, pool, (node, surplus))
         denied += [replace(denial, position=position) for denial in found]
     return denied
 
 
-def _enter(books: Books, device: DeviceId, holding: Holding, pool: Published, node: str) -> list[Denial]:
+def _enter(
+    books: Books, device: DeviceId, holding: Holding, pool: Published, attempt: tuple[str, Surplus]
+) -> list[Denial]:
+    node, surplus = attempt
     row = books.device(device)
     if any(is_same(holding, held) for held in row.holdings):
         return []
@@ -186,7 +193,7 @@ def _enter(books: Books, device: DeviceId, holding: Holding, pool: Published, no
         return [denial]
     charged = row.charged
     if not row.holdings and facts is not None and own is not None and facts.draws:
-        denied = _charge(books, device, own.draws, facts.draws, pool)
+        denied = _charge(books, device, (own.draws, facts.draws), pool, surplus)
         if denied:
             return denied
         charged = {name: dict(drawn) for name, drawn in facts.draws.items()}
@@ -226,12 +233,15 @@ def _no_room(device: DeviceId, row: DeviceRow, new: Holding, facts: Facts) -> De
     return None
 
 
-def _charge(books: Books, device: DeviceId, own: Draws, draws: Draws, pool: Published) -> list[Denial]:
-    """Draw from counters, or nothing at all: `own` must be left, `draws` is what is charged.
+def _charge(
+    books: Books, device: DeviceId, drawing: tuple[Draws, Draws], pool: Published, surplus: Surplus
+) -> list[Denial]:
+    """Draw from counters, or nothing at all: what the device itself draws must be left, more may be charged.
 
     The two differ where several nodes have a device of the name: only one of them is given out, but from then
-    on nobody can tell which, and all of them count.
+    on nobody can tell which, and all of them count; only not for the rest of the same allocation.
     """
+    own, draws = drawing
     denied: list[Denial] = []
     sums: list[tuple[CounterSetId, CounterRow]] = []
     for name, drawn in draws.items():
@@ -245,13 +255,15 @@ def _charge(books: Books, device: DeviceId, own: Draws, draws: Draws, pool: Publ
         for counter, amount in drawn.items():
             asked = own.get(name, {}).get(counter, ZERO)
             total, taken = totals.get(counter), charged.get(counter, ZERO)
+            before = taken.nanos - surplus.get((place, counter), 0)
             if total is None:
                 denied.append(denials.unknown_counter(device, place, counter))
-            elif taken.nanos + asked.nanos > total.nanos:
-                left = Quantity(total.nanos - taken.nanos, total.form)
+            elif before + asked.nanos > total.nanos:
+                left = Quantity(total.nanos - before, total.form)
                 denied.append(denials.counter(device, place, counter, asked, total, left))
             elif amount.nanos:
                 charged[counter] = taken + amount
+                surplus[place, counter] = taken.nanos - before + amount.nanos - asked.nanos
         sums.append((place, CounterRow(charged=charged)))
     if not denied:
         for place, row in sums:

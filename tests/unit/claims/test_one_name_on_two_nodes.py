@@ -47,6 +47,15 @@ def test_only_the_device_that_is_given_out_must_find_what_it_draws(node, granted
     assert (books.grant("one", A, node=node) == []) is granted
 
 
+@pytest.mark.parametrize(("total", "granted"), [(7, True), (6, False)])
+def test_the_devices_of_one_allocation_draw_for_themselves(total, granted):
+    """As in the allocator: only what is held already draws on every node."""
+    books = Ledger(*pool(total))
+    assert (books.grant("one", A, B, node="n1") == []) is granted
+    assert books.charged() == ("8" if granted else "0")
+    assert (Ledger(*pool(total)).grant("one", B, A, node="n1") == []) is granted
+
+
 def test_a_name_has_one_holder_on_all_nodes():
     books = Ledger(*pool(99))
     assert books.grant("one", A, node="n1") == []
