@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from dray.allocator.admit import Admission
+from dray.allocator.running import TimeLimit
 from dray.api.codec import decode
 from dray.api.core import Node, Pod, PodResourceClaim, PodSpec
 from dray.api.devicesharing import DeviceSharing
@@ -36,6 +37,7 @@ from dray.client.shelf import Listener, Seen, Shelf
 from dray.placement.cycle import Placement, place
 from dray.placement.plugins.devices import Devices
 from dray.placement.profile import Choices, profile_of
+from dray.placement.searches import Searches
 from dray.placement.subject import ClaimsSeen, Subject, subject_of
 from dray.scheduler.overlay import Overlay
 from dray.sim.scale import device_class
@@ -53,10 +55,11 @@ _MEBIBYTE: Final = 2**20
 class Churn:
     """A scheduler's view of a cluster whose slices change all the time."""
 
-    def __init__(self, nodes: int, devices: int = DEVICES) -> None:
+    def __init__(self, nodes: int, devices: int = DEVICES, stay: int = STAY) -> None:
         door = Admission.switched({})
         self.overlay = Overlay(door)
-        self.profile = profile_of(Choices(), [Devices(door, lambda: "")])
+        self.devices = Devices(door, lambda: "", Searches(TimeLimit(time.monotonic)))
+        self.profile = profile_of(Choices(), [self.devices])
         self._reader = Reader(kind_of_type(ResourceSlice), "v1")
         self._sharing = DeviceSharing()
         self._indexer: Shelf[ResourceSlice] = Shelf()
@@ -66,7 +69,7 @@ class Churn:
             )
         )
         self._seen = ClaimsSeen(self.overlay.claims.get)
-        self._nodes, self._devices = nodes, devices
+        self._nodes, self._devices, self._stay = nodes, devices, stay
         self._running: deque[tuple[Pod, ResourceClaim]] = deque()
         self._version = self._pods = 0
         self.placed = 0
@@ -109,7 +112,7 @@ class Churn:
         self.overlay.assume(pod, found.seat.name, subject.needs)
         self.placed += 1
         self._running.append((pod, claim))
-        if len(self._running) > STAY:
+        if len(self._running) > self._stay:
             leaving, released = self._running.popleft()
             self.overlay.lost_pod(leaving)
             self.overlay.claims.lost(released)
@@ -190,7 +193,7 @@ def pod_with_claim(number: int, *, anew: bool) -> tuple[Pod, ResourceClaim]:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """The process after so many updates: resident memory in MiB, and seconds since the last reading."""
+    """The process after so many updates: MiB of memory, and seconds of the processor since the last."""
 
     updates: int
     resident: float
@@ -201,9 +204,9 @@ def readings(churn: Churn, updates: int, parts: int = 10) -> Iterator[Reading]:
     """Memory before, between and after the updates."""
     yield Reading(0, resident(), 0.0)
     for part in range(1, parts + 1):
-        began = time.perf_counter()
+        began = time.process_time()
         churn.republish(updates // parts)
-        took = time.perf_counter() - began
+        took = time.process_time() - began
         yield Reading(updates * part // parts, resident(), took)
 
 

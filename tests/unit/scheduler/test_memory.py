@@ -1,0 +1,48 @@
+"""A scheduler that watches slices change for ever keeps what the cluster is, and not what it was.
+
+The run of `python -m bench.memory`, counted in objects instead of bytes: what is alive after many updates is
+what was alive after few of them.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections import Counter
+
+import pytest
+
+from bench.memory import Churn
+from dray.allocator import stock
+from dray.allocator.contents import Content, SliceContents
+from dray.allocator.devicelist import DeviceList
+from dray.allocator.options import Options
+from dray.allocator.pools import Page, Shelf
+from dray.allocator.stock import Shape, View
+from dray.api import devicesharing
+from dray.api.resource import Device, ResourceSlice
+from dray.placement.plugins import devices
+from dray.placement.searches import Question
+
+PREPARED = (Content, DeviceList, Options, Page, Shape, Shelf, SliceContents, View)
+KINDS = (*PREPARED, Device, Question, ResourceSlice)
+NODES = 3
+
+
+def alive() -> Counter[type]:
+    gc.collect()
+    return Counter(type(each) for each in gc.get_objects() if type(each) in KINDS)
+
+
+def test_what_is_alive_does_not_grow_with_the_number_of_updates(monkeypatch: pytest.MonkeyPatch) -> None:
+    for bound in (stock.RECENT, devicesharing.SHARED, devices.ASKS):
+        monkeypatch.setattr(bound, "most", 10)
+    before = alive()
+    churn = Churn(nodes=NODES, devices=2, stay=3)
+    churn.republish(60)
+    few = alive() - before
+    churn.republish(240)
+    many = alive() - before
+    assert churn.placed > 60
+    assert {kind.__name__ for kind in KINDS if not few[kind]} == set()
+    grown = {kind.__name__: (few[kind], many[kind]) for kind in KINDS if many[kind] > few[kind] + 8}
+    assert not grown
