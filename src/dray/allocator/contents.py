@@ -210,7 +210,7 @@ class Contents:
         self.lists: WeakValueDictionary[Any, Any] = WeakValueDictionary()
         self.verdicts: GroupVerdicts = {}
         self._known: WeakValueDictionary[tuple[str, bytes], Content] = WeakValueDictionary()
-        self._slices: WeakValueDictionary[tuple[str, bytes], SliceContents] = WeakValueDictionary()
+        self._slices: WeakValueDictionary[Any, SliceContents] = WeakValueDictionary()
         self._sharing: WeakValueDictionary[tuple[str, int], SliceContents] = WeakValueDictionary()
         """By the identity of their devices, for slices that share them."""
 
@@ -218,16 +218,17 @@ class Contents:
         return len(self._known)
 
     def of_slice(self, spec: ResourceSliceSpec) -> SliceContents:
-        """The devices of a slice; to write them all at once takes far less time than one by one."""
+        """The devices of a slice; slices that share theirs are found at once."""
         driver, devices, counters = spec.driver, spec.devices, spec.shared_counters
         if not counters:
             shared = self._sharing.get((driver, id(devices)))
             if shared is not None:
                 return shared
-        key = (driver, write_json((devices, counters) if counters else devices))
+        contents = tuple([self.of(driver, device) for device in devices])
+        names = tuple([device.name for device in devices])
+        key = (contents, names, write_json(counters) if counters else driver)
         found = self._slices.get(key)
         if found is None:
-            contents = tuple([self.of(driver, device) for device in devices])
             found = self._slices[key] = SliceContents(devices, contents)
             if not counters:
                 self._sharing[driver, id(devices)] = found

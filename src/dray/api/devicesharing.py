@@ -30,7 +30,8 @@ class DeviceSharing:
     __slots__ = ("_count", "_known")
 
     def __init__(self) -> None:
-        self._known: OrderedDict[bytes, Devices] = OrderedDict()
+        self._known: OrderedDict[bytes, tuple[Devices, bytes]] = OrderedDict()
+        """By how the last device is written: all devices, and how they are written once that was asked."""
         self._count = 0
 
     def share(self, published: ResourceSlice) -> ResourceSlice:
@@ -38,18 +39,23 @@ class DeviceSharing:
         devices = published.spec.devices
         if not devices or len(devices) > SHARED.most:
             return published
-        key = write_json(devices)
+        # Where devices differ from node to node the last one tells, and the others need not be looked at.
+        key = write_json((len(devices), devices[-1]))
         known = self._known.get(key)
         if known is None:
             self._remember(key, devices)
             return published
         self._known.move_to_end(key)
-        if known is devices:
+        shared, text = known[0], known[1] or write_json(known[0])
+        written = text if shared is devices else write_json(devices)
+        # What was seen last is more likely to come again.
+        self._known[key] = (shared, text) if written == text else (devices, written)
+        if written != text or shared is devices:
             return published
-        return replace(published, spec=replace(published.spec, devices=known))
+        return replace(published, spec=replace(published.spec, devices=shared))
 
     def _remember(self, key: bytes, devices: Devices) -> None:
-        self._known[key] = devices
+        self._known[key] = (devices, b"")
         self._count += len(devices)
         while self._count > SHARED.most:
-            self._count -= len(self._known.popitem(last=False)[1])
+            self._count -= len(self._known.popitem(last=False)[1][0])
