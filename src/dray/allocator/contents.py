@@ -70,6 +70,9 @@ GroupVerdicts = dict[tuple[str, str, Any], Verdict]
 
 _BLOCKING = ("NoSchedule", "NoExecute")
 
+_NOTHING: dict[Any, Any] = {}
+"""Stands for a cache that has no entry yet; nobody writes to it."""
+
 VERDICTS = Bound("selector results", 256, "a device content")
 VALUE_SETS = Bound("values of attributes", 64, "a device content")
 CONSUMED = Bound("amounts of shares", 128, "a device content")
@@ -122,29 +125,33 @@ class Content:
         self.device = device
         self.shareable = bool(device.allow_multiple_allocations)
         self.plain = is_plain(driver, device)
-        self.taints = tuple(taint for taint in device.taints if taint.effect in _BLOCKING)
+        self.taints = tuple([taint for taint in device.taints if taint.effect in _BLOCKING])
         self.withheld = device.withheld if isinstance(device, WithheldDevice) else None
         self.counters = _drawn(device) if device.consumes_counters else ()
-        self.counter_sets = tuple(drawn.counter_set for drawn in device.consumes_counters)
-        self.totals = {name: nanos_of(capacity.value) for name, capacity in device.capacity.items()}
-        self.gives_freely = all(
-            capacity.request_policy is None and self.totals[name] >= 0
-            for name, capacity in device.capacity.items()
-        )
+        self.counter_sets = tuple([drawn.counter_set for drawn in device.consumes_counters])
+        self.totals: dict[str, int] = {}
+        self.gives_freely = True
         """Whether any amount up to the total can be asked, and none need be."""
+        for name, capacity in device.capacity.items():
+            total = self.totals[name] = nanos_of(capacity.value)
+            if capacity.request_policy is not None or total < 0:
+                self.gives_freely = False
         self.limited = self.shareable or not self.gives_freely
         """Whether its own capacities may rule it out, although nothing is asked of them."""
         self._judge = judge
-        self._verdicts: dict[str, Verdict] = {}
-        self._sets: dict[str, frozenset[tuple[str, Any]]] = {}
-        self._consumed: dict[Amounts, dict[str, int] | Refusal] = {}
-        self._written: dict[int, tuple[dict[str, int], tuple[tuple[str, Quantity], ...]]] = {}
+        # Most contents are never asked most questions, and a large cluster has very many contents.
+        self._verdicts: dict[str, Verdict] = _NOTHING
+        self._sets: dict[str, frozenset[tuple[str, Any]]] = _NOTHING
+        self._consumed: dict[Amounts, dict[str, int] | Refusal] = _NOTHING
+        self._written: dict[int, tuple[dict[str, int], tuple[tuple[str, Quantity], ...]]] = _NOTHING
 
     def verdict(self, expression: str) -> Verdict:
         """Whether a selector is true of the device, or why it fails."""
         found = self._verdicts.get(expression)
         if found is None:
             found = self._judge(expression, self.driver, self.device)
+            if self._verdicts is _NOTHING:
+                self._verdicts = {}
             VERDICTS.keep(self._verdicts, expression, found)
         return found
 
@@ -152,6 +159,8 @@ class Content:
         """The typed values of an attribute, a scalar as a set of one; empty when the device lacks it."""
         found = self._sets.get(attribute)
         if found is None:
+            if self._sets is _NOTHING:
+                self._sets = {}
             found = VALUE_SETS.keep(self._sets, attribute, self._look_up(attribute))
         return found
 
@@ -167,6 +176,8 @@ class Content:
         """What one share takes of each capacity when these amounts are asked, or why it cannot."""
         found = self._consumed.get(amounts)
         if found is None:
+            if self._consumed is _NOTHING:
+                self._consumed = {}
             found = CONSUMED.keep(self._consumed, amounts, consumption(self.device, amounts))
         return found
 
@@ -175,6 +186,8 @@ class Content:
         # By identity, as the same few dicts come back for every share; kept, or an id could be reused.
         found = self._written.get(id(consumed))
         if found is None:
+            if self._written is _NOTHING:
+                self._written = {}
             pairs = tuple(
                 (name, Quantity(nanos, _form(self.device.capacity[name].value)))
                 for name, nanos in consumed.items()
