@@ -252,13 +252,17 @@ class _Prepared:
             other._remove(page)
         for page in came:
             other._add(page)
-        for pool in {page.pool for page in (*gone, *came)}:
+        changed = {page.pool for page in (*gone, *came)} if self._pages else set[PoolId]()
+        for pool in changed:
             before, after = self.nodes_of(pool), other.nodes_of(pool)
             if before is None or after is None:
-                other._views, other._shared = {}, None
                 break
             for name in before | after:
                 other._views.pop(name, None)
+        else:
+            if self._pages:
+                return other
+        other._views, other._shared = {}, None
         return other
 
     def _copied(self) -> _Prepared:
@@ -301,15 +305,16 @@ class _Prepared:
         return self._shared_pages().hidden_from(node)
 
     def nodes_of(self, pool: PoolId) -> frozenset[str] | None:
-        names = {page.slice.spec.node_name or "" for page in self._by_pool.get(pool, ())}
+        pages = self._by_pool.get(pool, ())
+        if len(pages) == 1:  # by far the most common case: the only slice of a node's own pool
+            only = pages[0].slice.spec.node_name
+            return frozenset((only,)) if only else None
+        names = {page.slice.spec.node_name or "" for page in pages}
         return None if "" in names else frozenset(names)
 
     def sizes(self) -> dict[str, int]:
-        return {
-            "device_contents": len(self._contents),
-            "shapes": len(self._shapes),
-            "views": len(self._views),
-        }
+        contents, shapes, views = len(self._contents), len(self._shapes), len(self._views)
+        return {"device_contents": contents, "shapes": shapes, "views": views}
 
     def forget(self, node: str) -> None:
         self._views.pop(node, None)
@@ -353,7 +358,10 @@ class _Prepared:
     def _made(self, pool: PoolId, entries: list[Entry]) -> tuple[Shelf, ...]:
         """What a node sees of one pool; nodes that see the same of a shared one have the same shelf."""
         everything = self._by_pool[pool]
-        if all(page.slice.spec.node_name for page in everything):
+        for page in everything:
+            if not page.slice.spec.node_name:
+                break
+        else:
             return self._made_locally(pool, entries, everything)
         key = (pool, tuple(entries))
         made = self._shelves.get(key)
@@ -386,8 +394,6 @@ class _Prepared:
 
 def _take_out(kept: dict[Any, list[Page]], key: Any, page: Page) -> None:
     """Leave a page out of a list that others may have."""
-    left = [each for each in kept[key] if each is not page]
-    if left:
-        kept[key] = left
-    else:
+    kept[key] = [each for each in kept[key] if each is not page]
+    if not kept[key]:
         del kept[key]
