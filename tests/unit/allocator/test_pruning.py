@@ -6,6 +6,7 @@ That it never changes an answer is a law (tests/property); here it is shown to b
 from __future__ import annotations
 
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -248,7 +249,7 @@ def test_bits_are_the_candidates_of_a_mask():
 @pytest.mark.parametrize(("shared", "excluded"), [(0, True), (0b11100, False)])
 def test_what_may_be_had_by_several_requests_costs_none_of_them_anything(shared, excluded):
     """Three requests with alternatives, two exclusive devices: too few, unless there are shared ones."""
-    demand = SimpleNamespace(name="r", admin=False, rule_mask=0)
+    demand: Any = SimpleNamespace(name="r", admin=False, rule_mask=0)
     alternatives = [(demand, 1, 0b11 | shared), (demand, 1, 0b11 | shared)]
     opens = [Open(choice, alternatives) for choice in range(MANY_REQUESTS)]
     assert Prices([0b01, 0b10]).exclude(opens) is excluded

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from dray.api.deviceenv import Selector, SelectorFault, compile_stored
@@ -66,7 +68,7 @@ def test_a_selector_that_does_not_compile_says_the_same_of_all_devices():
     assert broken.judge("x.example", Device(name="d")) == str(broken)
 
 
-ODD = {
+ODD: dict[str, dict[str, Any]] = {
     "an attribute without a value": {"attributes": {"a": DeviceAttribute()}},
     "a version that is none": {"attributes": {"a": DeviceAttribute(version_value="one")}},
     "a version in a list that is none": {"attributes": {"a": DeviceAttribute(version_values=("one",))}},
