@@ -18,6 +18,10 @@ from dray.allocator.pruning.components import Component
 from dray.allocator.pruning.model import Model, State, bits
 
 
+MANY_ALIKE = 64
+"""Components of one signature that are compared; with more, the others count as different."""
+
+
 class Symmetry:
     """Interchangeable devices of one model."""
 
@@ -110,9 +114,10 @@ class Symmetry:
             classes.setdefault(self._signature(component), []).append(component)
         for members in classes.values():
             if len(members) > 1:
+                compared = members[:MANY_ALIKE]
                 for component in members:
                     for position, device in enumerate(component.positions):
-                        self._class_of[device] = members
+                        self._class_of[device] = compared
                         self._place[device] = (component, position)
 
     def _signature(self, component: Component) -> Any:
