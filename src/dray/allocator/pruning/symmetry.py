@@ -17,7 +17,6 @@ from typing import Any
 from dray.allocator.pruning.components import Component
 from dray.allocator.pruning.model import Model, State, bits
 
-
 MANY_ALIKE = 64
 """Components of one signature that are compared; with more, the others count as different."""
 
