@@ -118,7 +118,8 @@ def _timings(path: str, options: _Options, calibration: Calibration) -> list[Tim
     targets = _targets(path)
     scenarios = list(_scenarios(path, targets, options.family))
     reference = _reference(targets, options.reference)
-    if all(reference.scaled(scenario, 1.0) is None for scenario in scenarios):
+    compared = any(reference.scaled(scenario, 1.0) is not None for scenario in scenarios)
+    if not compared:
         say(f"no reference: there is no `{REFERENCE}` beside the scenarios and `--reference` names none")
     trials = [Trial(scenario, new_share_id) for scenario in scenarios]
     with progress([trial for _ in range(ROUNDS) for trial in trials], "measuring", few=2) as each:
@@ -126,6 +127,8 @@ def _timings(path: str, options: _Options, calibration: Calibration) -> list[Tim
             if number % _CALIBRATE_EVERY == 0:
                 calibration.run()
             trial.run()
+    if compared:
+        calibration.finish()
     return [trial.timing(reference, calibration.seconds) for trial in trials]
 
 
