@@ -111,8 +111,8 @@ def failed_states_are_the_same_whatever_was_used_up() -> Any:
     real = completion.Completion._key
 
     def key(self: Any, state: Any, opens: Any) -> Any:
-        masks, _rest, pins, drawn = real(self, state, opens)
-        return (masks, pins, drawn)
+        masks, _rest, *others = real(self, state, opens)
+        return (masks, *others)
 
     return patch.object(completion.Completion, "_key", key)
 

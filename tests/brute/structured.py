@@ -37,7 +37,8 @@ def draw_structured(source: Random, scale: int = 1) -> Problem:
     structure = source.choice((_partitions, _partitions, _shares, _several_sets, _lists, _mixed, _mixed))
     slices, claims = structure(source, scale)
     held = _held(source, slices)
-    return Problem(tuple(slices), CLASSES, tuple(claims), held, (make.node("n1"),))
+    limit = source.choice((32, 32, 32, 32, 3, 4, 6))
+    return Problem(tuple(slices), CLASSES, tuple(claims), held, (make.node("n1"),), limit)
 
 
 def _held(source: Random, slices: list[ResourceSlice]) -> tuple[ResourceClaim, ...]:

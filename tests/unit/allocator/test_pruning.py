@@ -253,3 +253,13 @@ def test_what_may_be_had_by_several_requests_costs_none_of_them_anything(shared,
     alternatives = [(demand, 1, 0b11 | shared), (demand, 1, 0b11 | shared)]
     opens = [Open(choice, alternatives) for choice in range(MANY_REQUESTS)]
     assert Prices([0b01, 0b10]).exclude(opens) is excluded
+
+
+def test_requests_of_several_claims_that_want_the_same_count_for_their_own_claims():
+    """Together they hold more than one claim may; the first pick is wrong, so that pruning has a say."""
+    plenty = [device(f"d{i:02}", kind="a" if i else "b") for i in range(42)]
+    wide = claim(*[request(f"r{i}", 10) for i in range(2)], name="c0")
+    other = claim(*[request(f"r{i}", 10) for i in range(2)], name="c1")
+    last = claim(request("last", 1, "attr:kind=b"), name="c2")
+    whole = pruning_of(world(published(*plenty), wide, other, last)).whole()
+    assert whole.run(200) is True

@@ -28,9 +28,8 @@ MANY_SUMS = 2048
 class Bounds:
     """The necessary conditions for one model."""
 
-    def __init__(self, model: Model, packing: Packing, most_devices: int) -> None:
+    def __init__(self, model: Model, packing: Packing) -> None:
         self._model = model
-        self._most_devices = most_devices
         self._sums = counter_sums(model)
         self._packing = packing
         self._capacities = capacities_by_name(model)
@@ -81,11 +80,12 @@ class Bounds:
         return Refusal(Reason.TOO_FEW, Short(one.name, one.count, most))
 
     def _lacking(self, state: State, opens: Sequence[Open]) -> Refusal | None:
-        counts = state.counts[:]
-        for one in opens:
-            one.add_counts(counts)
-        if max(counts, default=0) > self._most_devices:
-            return Refusal(Reason.TOO_MANY_DEVICES, Short("", max(counts), self._most_devices))
+        if self._model.minds_limit:
+            counts = state.counts[:]
+            for one in opens:
+                counts[one.alternatives[0][0].claim] += one.count
+            if max(counts) > self._model.most_devices:
+                return Refusal(Reason.TOO_MANY_DEVICES, Short("", max(counts), self._model.most_devices))
         return (
             self._exclusive(opens)
             or self._counters(state, opens)

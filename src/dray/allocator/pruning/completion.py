@@ -138,6 +138,7 @@ class Completion:
             tuple(rest),
             tuple(state.pins),
             state.drawn & union,
+            tuple(state.counts) if model.minds_limit else (),
         )
 
     def _branch(self, state: State, opens: Sequence[Open], taken: Taken | None) -> None:

@@ -105,8 +105,9 @@ class State:
 class Model:
     """The requests and devices of one search, in integers."""
 
-    def __init__(self, ask: Ask, shape: Shape, options: Mapping[Want, Options]) -> None:
+    def __init__(self, ask: Ask, shape: Shape, options: Mapping[Want, Options], most_devices: int) -> None:
         self.shape = shape
+        self.most_devices = most_devices
         self.rules = ask.rules
         self.claims = len(ask.claims)
         self.minds_admin = ask.minds_admin
@@ -130,6 +131,7 @@ class Model:
                     for want in choice.wants
                 )
             )
+        self.minds_limit = self._may_exceed()
         self._number_values()
         self._number_counters()
         self._number_shares(options)
@@ -138,6 +140,14 @@ class Model:
         self.needed = [_undominated(alternatives) for alternatives in self.demands]
 
     # --- translating ---
+
+    def _may_exceed(self) -> bool:
+        """Whether some choice of alternatives asks for more devices than a claim may hold."""
+        most = [0] * self.claims
+        for alternatives in self.demands:
+            if alternatives:
+                most[alternatives[0].claim] += max(demand.count for demand in alternatives)
+        return max(most, default=0) > self.most_devices
 
     def _number_values(self) -> None:
         """The values of every attribute in a constraint, as bits."""
@@ -240,7 +250,7 @@ class Model:
                     demand.rules,
                     demand.admin,
                     demand.is_all,
-                    demand.claim if self.minds_admin else -1,
+                    demand.claim if self.minds_admin or self.minds_limit else -1,
                 )
                 demand.kind = kinds.setdefault(key, len(kinds))
 

@@ -68,14 +68,6 @@ class Open:
                 parts.append((choice, own, needed - given))
         return Open(self.choice, [(demand, count - taken.bit_count(), mask & ~taken)], tuple(parts))
 
-    def add_counts(self, counts: list[int]) -> None:
-        """Add the devices that are still needed to those of their claims."""
-        if len(self.parts) > 1:
-            for _choice, demand, count in self.parts:
-                counts[demand.claim] += count
-        else:
-            counts[self.alternatives[0][0].claim] += self.count
-
 
 def merge(opens: Sequence[Open], shareable: int) -> list[Open]:
     """Requests for devices that serve one request each, joined where they want the same.

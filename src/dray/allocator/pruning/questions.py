@@ -29,9 +29,9 @@ class Pruning:
     """Questions about one search."""
 
     def __init__(self, ask: Ask, shape: Shape, options: Mapping[Want, Options], most_devices: int) -> None:
-        self._model = Model(ask, shape, options)
+        self._model = Model(ask, shape, options, most_devices)
         components = find_components(self._model)
-        self._bounds = Bounds(self._model, Packing(self._model, components), most_devices)
+        self._bounds = Bounds(self._model, Packing(self._model, components))
         self._symmetry = Symmetry(self._model, components, [found.faulty for found in options.values()])
         self._failed: set[Any] = set()
 
