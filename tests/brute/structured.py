@@ -32,6 +32,12 @@ def draw_numbered(seed: str, number: int, large: bool = False) -> Problem:
     return draw(source, LARGE if large else SMALL)
 
 
+def draw_packing(seed: str, number: int) -> Problem:
+    """A problem of many shares that hardly fit, in which failed states come back."""
+    slices, claims = _shares(Random(f"{seed}/{number}"), 5)
+    return Problem(tuple(slices), CLASSES, tuple(claims), (), (make.node("n1"),))
+
+
 def draw_structured(source: Random, scale: int = 1) -> Problem:
     """One problem of one of the structures."""
     structure = source.choice((_partitions, _partitions, _shares, _several_sets, _lists, _mixed, _mixed))

@@ -10,10 +10,11 @@ from tests.brute.laws import LAWS, Answer, broken_laws, broken_on_large, plain_a
 from tests.brute.plain import TooLarge
 from tests.brute.problem import Problem
 from tests.brute.sabotage import SABOTAGE, broken
-from tests.brute.structured import draw_numbered
+from tests.brute.structured import draw_numbered, draw_packing
 
 PROBLEMS = 3000
 LARGER = 600
+PACKED = 150
 QUICK = (
     "agrees",
     "satisfies_the_referee",
@@ -40,7 +41,8 @@ def answered() -> list[tuple[Problem, Answer]]:
 @pytest.fixture(scope="module")
 def larger() -> list[Problem]:
     """Problems with a structure that are too large for the plain search: some mistakes need room."""
-    return [draw_numbered("house", number, large=True) for number in range(2, 3 * LARGER, 3)]
+    structured = [draw_numbered("house", number, large=True) for number in range(2, 3 * LARGER, 3)]
+    return [draw_packing("house", number) for number in range(PACKED)] + structured
 
 
 @pytest.mark.parametrize("name", SABOTAGE)
