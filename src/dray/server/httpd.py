@@ -7,6 +7,7 @@ it ends: signals are not touched.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import socket
 import ssl
@@ -90,6 +91,13 @@ class Httpd(uvicorn.Server):
     def connections(self) -> int:
         """How many connections are open."""
         return len(self.server_state.connections)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Stop serving; whoever is still connected when the time for open requests is over is cut off."""
+        await super().shutdown(sockets)
+        for connection in list(self.server_state.connections):
+            connection.transport.abort()  # uvicorn only cancels what it runs, and leaves the socket open
+        await asyncio.sleep(0)
 
     def stop(self) -> None:
         """Take no new connections and end."""
