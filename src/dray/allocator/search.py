@@ -228,7 +228,10 @@ class _Walk:
 
     def _ends_the_search(self, frame: Frame) -> bool:
         """Whether a frame has a device that cannot be judged: the walk never steps back from it."""
-        return bool(frame.options.faulty & ~self._blocked(frame) >> frame.cursor << frame.cursor)
+        faulty = frame.options.faulty
+        if not faulty or frame.want.wants_all:  # who wants all looks at all, also at what somebody has
+            return bool(faulty)
+        return bool(faulty & ~self._blocked(frame) >> frame.cursor << frame.cursor)
 
     def _inherited(self, frame: Frame) -> Witness | None:
         """The witness of the frame before, when the walk has agreed with it so far."""

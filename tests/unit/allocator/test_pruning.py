@@ -151,6 +151,14 @@ def test_a_device_that_cannot_be_judged_is_still_reached(admin):
     assert (found.point, found.candidate) == (plain.point, plain.candidate)
 
 
+def test_who_wants_all_reaches_a_device_that_cannot_be_judged_also_when_it_is_taken(monkeypatch):
+    monkeypatch.setattr("dray.allocator.search.PLAIN_WORK", 0)
+    ways = [("one", asking(1)), ("all", asking("All", "fails"))]
+    found, plain = judged_in(claim(request("r"), first_of("s", *ways)), device("only"))
+    assert isinstance(found, Faulted)
+    assert (found.point, found.candidate) == (plain.point, plain.candidate)
+
+
 def test_requests_before_a_device_that_cannot_be_judged_are_pruned():
     """Too few devices for the first six requests: the one that could end the search is never come to."""
     asked = [request(f"r{i}", 1, "attr?:kind=1") for i in range(6)]
