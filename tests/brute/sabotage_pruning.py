@@ -158,7 +158,7 @@ def what_asks_for_fewer_devices_is_dropped() -> Any:
     def undominated(alternatives: Any) -> Any:
         return tuple(demand for demand in alternatives if demand.possible)[:1]
 
-    return patch.object(model, "_undominated", undominated)
+    return patch.object(model, "drop_dominated", undominated)
 
 
 def _all_of(*patches: Any) -> Any:

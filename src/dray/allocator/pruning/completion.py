@@ -16,7 +16,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from dray.allocator.pruning.bounds import Bounds
-from dray.allocator.pruning.model import ANY_VALUE, Demand, Model, State, bits
+from dray.allocator.pruning.demands import Demand
+from dray.allocator.pruning.model import ANY_VALUE, Model, State, bits
 from dray.allocator.pruning.opens import Open, Part, merge
 from dray.allocator.pruning.prices import Prices
 from dray.allocator.pruning.symmetry import Symmetry

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dray.allocator.pruning.model import Demand
+from dray.allocator.pruning.demands import Demand
 
 Alternative = tuple[Demand, int, int]
 """A demand, how many devices it still needs, and the devices it may take them from."""

@@ -18,7 +18,8 @@ from dray.allocator.options import Options
 from dray.allocator.pruning.bounds import Bounds
 from dray.allocator.pruning.completion import Completion
 from dray.allocator.pruning.components import Packing, find_components
-from dray.allocator.pruning.model import Demand, Model, bits
+from dray.allocator.pruning.demands import Demand
+from dray.allocator.pruning.model import Model, bits
 from dray.allocator.pruning.opens import Alternative, Open
 from dray.allocator.pruning.symmetry import Symmetry
 from dray.allocator.stock import Shape
