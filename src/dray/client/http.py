@@ -85,7 +85,7 @@ class Http:
             yield Stream(response.status, _headers(response), chunks)
         finally:
             await chunks.aclose()
-            response.close()  # unread parts make a connection useless for others
+            _abort(response)  # unread parts make a connection useless for others
             await opened.__aexit__(None, None, None)
 
     async def close(self) -> None:
@@ -230,6 +230,19 @@ def _show(context: ssl.SSLContext, access: Access, proof: Proof) -> None:
 
 def _no_password() -> str:
     return ""
+
+
+def _abort(response: aiohttp.ClientResponse) -> None:
+    """Drop the connection of a response at once.
+
+    TLS would first take leave of the server. Nobody waits for that, so the socket stayed open when the loop
+    ended before the server answered.
+    """
+    connection = response.connection
+    transport = connection.transport if connection is not None else None
+    response.close()
+    if transport is not None:
+        transport.abort()
 
 
 def _headers(response: aiohttp.ClientResponse) -> Mapping[str, str]:

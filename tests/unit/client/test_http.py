@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import socket
 import ssl
+import threading
+import warnings
 
 import pytest
 import uvicorn
@@ -297,3 +300,46 @@ async def test_certificates_that_are_none_are_told():
         async with reaching(access) as transport:
             with pytest.raises(AccessError, match=message):
                 await transport.request(Request("GET", "/x"))
+
+
+class Deaf:
+    """A TLS server in a thread that answers with an endless stream, and hears nothing after that."""
+
+    def __init__(self, tls):
+        self._tls = tls
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._answer)
+        self.port = self._listener.getsockname()[1]
+
+    def _answer(self):
+        connection = self._tls.wrap_socket(self._listener.accept()[0], server_side=True)
+        connection.recv(4096)
+        connection.sendall(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n1\r\nx\r\n")
+        self._over.wait()
+        connection.close()
+
+    def __enter__(self):
+        self._thread.start()
+        return self
+
+    def __exit__(self, *broken):
+        self._over.set()
+        self._thread.join()
+        self._listener.close()
+
+
+def test_a_stream_that_is_left_closes_its_socket_also_when_the_server_does_not_answer(authority, tmp_path):
+    """TLS takes leave of its peer; whoever leaves a stream, and then the loop, does not wait for that."""
+
+    async def leave(port):
+        access = Access(f"https://127.0.0.1:{port}", ca=authority.certificate)
+        async with reaching(access) as transport:
+            async with transport.stream(Request("GET", "/"), silence=30) as stream:
+                assert await anext(aiter(stream.chunks)) == b"x"
+
+    with Deaf(server_tls(authority, tmp_path)) as server, warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        asyncio.run(leave(server.port))
+        gc.collect()
+    assert not [str(warning.message) for warning in told if warning.category is ResourceWarning]
