@@ -334,9 +334,9 @@ def test_a_stream_that_is_left_closes_its_socket_also_when_the_server_does_not_a
 
     async def leave(port):
         access = Access(f"https://127.0.0.1:{port}", ca=authority.certificate)
-        async with reaching(access) as transport:
-            async with transport.stream(Request("GET", "/"), silence=30) as stream:
-                assert await anext(aiter(stream.chunks)) == b"x"
+        request = Request("GET", "/")
+        async with reaching(access) as way, way.stream(request, silence=30) as stream:
+            assert await anext(aiter(stream.chunks)) == b"x"
 
     with Deaf(server_tls(authority, tmp_path)) as server, warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
