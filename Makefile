@@ -143,7 +143,7 @@ protos: $(READY) ## Compile the .proto files of src/dray/wire to the descriptors
 .PHONY: reference
 reference: $(READY) ## Generate docs/reference from the tables, and the architecture diagram
 	@$(PY) -m dray.cli reference docs/reference
-	@$(PY) tools/architecture.py
+	@$(PY) -m tools.architecture
 
 .PHONY: docs
 docs: reference $(DOCS_DEPS) ## Build the documentation site into site/; a broken link fails
@@ -152,7 +152,7 @@ docs: reference $(DOCS_DEPS) ## Build the documentation site into site/; a broke
 
 .PHONY: release
 release: $(READY) ## Check and build a release into dist/: wheel, sdist, bill of materials, licences
-	@$(PY) tools/release.py $(RELEASE_ARGS)
+	@$(PY) -m tools.release $(RELEASE_ARGS)
 
 .PHONY: lock
 lock: ## Pin the newest allowed versions with hashes (needs uv on PATH, or UV=...)

@@ -1,6 +1,6 @@
 """Draws the architecture diagram: reads boxes and arrows from a TOML file, writes an SVG.
 
-`python tools/architecture.py` renews docs/internals/architecture.svg; `--check` ends with 1 when it is out of date.
+`python -m tools.architecture` renews docs/internals/architecture.svg; `--check` ends with 1 when it is out of date.
 The picture brings its own background and uses only fonts of the reader, so that it looks the same on a code host, on
 the site and in either colour scheme.
 """
