@@ -1,8 +1,8 @@
 """Draws the architecture diagram: reads boxes and arrows from a TOML file, writes an SVG.
 
-`python -m tools.architecture` renews docs/internals/architecture.svg; `--check` ends with 1 when it is out of date.
-The picture brings its own background and uses only fonts of the reader, so that it looks the same on a code host, on
-the site and in either colour scheme.
+`python -m tools.architecture` renews docs/internals/architecture.svg; `--check` ends with 1 when it is out of
+date. The picture brings its own background and uses only fonts of the reader, so that it looks the same on a
+code host, on the site and in either colour scheme.
 """
 
 from __future__ import annotations
@@ -133,16 +133,16 @@ def render(source: Mapping[str, Any]) -> str:
     boxes = {row["id"]: read_box(row) for row in source["box"]}
     width = source["columns"] * COLUMN + 2 * MARGIN
     height = source["rows"] * ROW + 2 * MARGIN
-    head = 'viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7"'
+    size = 'viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7"'
+    shape = f'<path d="M 0 0 L 8 4 L 0 8 z" fill="{ARROW}"/>'
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" '
         f'height="{height:.0f}" role="img" aria-labelledby="title" font-family="{FONT}">',
         f'<title id="title">{escape(source["title"])}</title>',
         "<style>text{text-anchor:middle}.title{font-size:15px;font-weight:600}.text{font-size:12.5px}"
         f".label{{font-size:12px;fill:{MUTED}}}.left{{text-anchor:end}}.right{{text-anchor:start}}</style>",
-        f'<defs><marker id="head" {head} orient="auto"><path d="M 0 0 L 8 4 L 0 8 z" fill="{ARROW}"/></marker>'
-        f'<marker id="tail" {head} orient="auto-start-reverse"><path d="M 0 0 L 8 4 L 0 8 z" fill="{ARROW}"/>'
-        "</marker></defs>",
+        f'<defs><marker id="head" {size} orient="auto">{shape}</marker>'
+        f'<marker id="tail" {size} orient="auto-start-reverse">{shape}</marker></defs>',
         f'<rect width="{width:.0f}" height="{height:.0f}" rx="12" fill="#ffffff"/>',
     ]
     for box in boxes.values():

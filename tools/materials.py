@@ -1,7 +1,7 @@
-"""The bill of materials of an installation: distributions with versions and licences, as CycloneDX and as a list.
+"""The bill of materials of an installation: distributions with versions and licences, as CycloneDX and as text.
 
-It reads the metadata of the interpreter that runs it, so `make release` runs it inside the environment into which the
-wheel was installed. It uses the standard library alone, because nothing else may be added to that environment.
+It reads the metadata of the interpreter that runs it, so `make release` runs it inside the environment into
+which the wheel was installed. It uses the standard library alone, because nothing else may be added there.
 """
 
 from __future__ import annotations

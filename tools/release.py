@@ -1,11 +1,11 @@
-"""Makes a release: walks a checklist, and leaves wheel, source archive, bill of materials and licences in dist/.
+"""Makes a release: walks a checklist, leaves wheel, source archive, bill of materials and licences in dist/.
 
-    make release                                a release: final version, clean tree, changelog section, all tests
-    make release RELEASE_ARGS=--rehearse        the same for a development version, without the tests
+    make release                            final version, changelog section, clean tree, all tests
+    make release RELEASE_ARGS=--rehearse    the same for a development version, without the tests
 
-The artefacts are tested, not the tree: the wheel is built from the unpacked source archive and installed into an
-empty environment with the pinned requirements, and the commands run there, outside of the clone. Publishing and
-tagging are left to a person; the last lines say how.
+The artefacts are tested, not the tree: the wheel is built from the unpacked source archive and installed into
+an empty environment with the pinned requirements, and the commands run there, outside of the clone. Publishing
+and tagging are left to a person; the last line says how.
 """
 
 from __future__ import annotations
@@ -84,10 +84,13 @@ def check_version(release: Release) -> str:
     """A release has a final version that no tag has yet."""
     if not release.rehearsal and not FINAL.fullmatch(release.version):
         raise ReleaseError(
-            f"`{release.version}` in src/dray/__init__.py is no version of a release; expected for example `0.1.0`"
+            f"`{release.version}` in src/dray/__init__.py is no version of a release; "
+            "expected for example `0.1.0`"
         )
     if run("git", "tag", "--list", f"v{release.version}"):
-        raise ReleaseError(f"the tag v{release.version} exists already; raise the version in src/dray/__init__.py")
+        raise ReleaseError(
+            f"the tag v{release.version} exists already; raise the version in src/dray/__init__.py"
+        )
     return release.version
 
 
@@ -95,7 +98,9 @@ def check_changelog(release: Release) -> str:
     """The changelog has a section with content for this version."""
     title = "Unreleased" if release.rehearsal else release.version
     text = (ROOT / "CHANGELOG.md").read_text("utf-8")
-    found = re.search(rf"^## {re.escape(title)}\b[^\n]*\n(?P<body>.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)
+    found = re.search(
+        rf"^## {re.escape(title)}\b[^\n]*\n(?P<body>.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL
+    )
     lines = re.findall(r"^- ", found["body"], re.MULTILINE) if found else []
     if not lines:
         raise ReleaseError(f"CHANGELOG.md has no section `## {title}` with entries")
@@ -133,7 +138,9 @@ def build(release: Release) -> str:
         archive.extractall(release.scratch, filter="data")
     run(sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", DIST, cwd=release.sources)
     if not release.wheel.is_file():
-        raise ReleaseError(f"no {release.wheel.name} was built; found {sorted(p.name for p in DIST.iterdir())}")
+        raise ReleaseError(
+            f"no {release.wheel.name} was built; found {sorted(p.name for p in DIST.iterdir())}"
+        )
     return ", ".join(f"{path.name} ({path.stat().st_size // 1024} KiB)" for path in sorted(DIST.iterdir()))
 
 
@@ -163,7 +170,8 @@ def try_commands(release: Release) -> str:
             expected=1,
         ),
         "import": run(
-            *(python, "-c", "import dray.driver, dray_examples; print(dray.driver.__file__)"), cwd=release.scratch
+            *(python, "-c", "import dray.driver, dray_examples; print(dray.driver.__file__)"),
+            cwd=release.scratch,
         ),
     }
     for name, words in expect_output(release).items():
@@ -218,7 +226,10 @@ def main(arguments: list[str]) -> int:
             except ReleaseError as missed:
                 print(f"[no] {name}: {missed}", file=sys.stderr)
                 return 1
-    print(f"dist/ holds dray {release.version}" + (" (a rehearsal: do not publish)" if release.rehearsal else ""))
+    print(
+        f"dist/ holds dray {release.version}"
+        + (" (a rehearsal: do not publish)" if release.rehearsal else "")
+    )
     if not release.rehearsal:
         print(f"next: git tag -a v{release.version}, push it, publish the files of dist/")
     return 0
