@@ -1,4 +1,4 @@
-"""The bill of materials of an installation: distributions with versions and licences, as CycloneDX and as text.
+"""The bill of materials of an installation: distributions, versions and licences, as CycloneDX and as text.
 
 It reads the metadata of the interpreter that runs it, so `make release` runs it inside the environment into
 which the wheel was installed. It uses the standard library alone, because nothing else may be added there.
@@ -80,10 +80,9 @@ def normalise(name: str) -> str:
 def find_licence(distribution: Distribution) -> str:
     """The licence of a distribution as an SPDX expression; what its metadata says when that is none."""
     metadata = distribution.metadata
-    expression = metadata.get("License-Expression")
-    if expression:
-        return expression
-    stated = [metadata.get("License") or ""]
+    for expression in metadata.get_all("License-Expression", []):
+        return str(expression)
+    stated = [str(words) for words in metadata.get_all("License", [])]
     stated += [
         row.removeprefix(CLASSIFIER)
         for row in metadata.get_all("Classifier", [])

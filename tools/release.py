@@ -4,8 +4,8 @@
     make release RELEASE_ARGS=--rehearse    the same for a development version, without the tests
 
 The artefacts are tested, not the tree: the wheel is built from the unpacked source archive and installed into
-an empty environment with the pinned requirements, and the commands run there, outside of the clone. Publishing
-and tagging are left to a person; the last line says how.
+an empty environment with the pinned requirements, and the commands run there, outside of the clone. A person
+tags and publishes; the last line says how.
 """
 
 from __future__ import annotations

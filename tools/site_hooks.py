@@ -1,10 +1,10 @@
 """mkdocs hooks of the documentation site: pages for the repository files that the documentation links to.
 
-Theory of operation: pages link to files beside `docs/` (`../examples/README.md`) by relative paths, which work
-on a code host and in a clone. For the site, `on_files` follows such links from page to page and adds every
-target as a generated page under `repository/`: Markdown as it is, a directory as its README or a list of its
-files, any other file as one code block. `on_page_markdown` then points the links at these pages. A target that
-does not exist is left alone, so that strict mode reports it.
+Theory of operation: pages link to files beside `docs/` (`../examples/README.md`) by relative paths, so that
+the links work on a code host and in a clone. For the site, `on_files` follows such links from page to page
+and adds every target as a generated page under `repository/`: Markdown as it is, a directory as its README
+or a list of its files, any other file as one code block. `on_page_markdown` then points the links at these
+pages. A target that does not exist is left alone, so that strict mode reports it.
 """
 
 from __future__ import annotations

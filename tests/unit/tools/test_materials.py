@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import json
-from email.message import Message
+from importlib.metadata import Distribution
 
 import pytest
 
 from tools import materials
 
 
-class Installed:
+class Installed(Distribution):
     """A distribution with the metadata of a test."""
 
     def __init__(self, *fields: tuple[str, str]) -> None:
-        self.metadata = Message()
-        for name, value in fields:
-            self.metadata[name] = value
+        self._text = "".join(f"{name}: {value}\n" for name, value in fields)
+
+    def read_text(self, filename):
+        return self._text if filename == "METADATA" else None
+
+    def locate_file(self, path):
+        raise FileNotFoundError(path)
 
 
 @pytest.mark.parametrize(
@@ -30,7 +34,7 @@ class Installed:
             [("License", "see file"), ("Classifier", "License :: OSI Approved :: ISC License (ISCL)")],
             "ISC",
         ),
-        ([("License", "Some Shareware Licence\nwith many lines")], "Some Shareware Licence"),
+        ([("License", "Some Shareware Licence\n  with many lines")], "Some Shareware Licence"),
         ([], "unknown"),
     ],
 )
