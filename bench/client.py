@@ -20,14 +20,14 @@ from typing import Any
 
 import uvicorn
 
-from dray.api.jsontext import read_json, write_json
+from dray.api.json_text import read_json, write_json
 from dray.api.resource import ResourceClaim
-from dray.client.access import Access
 from dray.client.client import Client
-from dray.client.http import Http
-from dray.client.informer import Informer
-from dray.client.inprocess import InProcess
+from dray.client.config.client_config import Access
+from dray.client.informers.informer import Informer
 from dray.client.transport import Transport
+from dray.client.transports.http import Http
+from dray.client.transports.in_process import InProcess
 
 CLAIMS, EVENTS, PAGE = 5_000, 20_000, 500
 CHUNK = 64 * 1024

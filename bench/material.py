@@ -12,7 +12,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from dray.api.jsontext import write_json
+from dray.api.json_text import write_json
 from dray.manifests import as_yaml
 
 DEVICES = 128

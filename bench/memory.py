@@ -22,25 +22,25 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from dray.allocator.admit import Admission
-from dray.allocator.running import TimeLimit
+from dray.allocator.feature_gates import Admission
+from dray.allocator.search.resumable import TimeLimit
 from dray.api.codec import decode
 from dray.api.core import Node, Pod, PodResourceClaim, PodSpec
-from dray.api.devicesharing import DeviceSharing
+from dray.api.devices.interning import DeviceSharing
 from dray.api.kinds import kind_of_type
 from dray.api.meta import ObjectMeta
 from dray.api.resource import ResourceClaim, ResourceSlice
-from dray.api.validate import validate_update
-from dray.client.places import Key
-from dray.client.reading import Event, Reader
-from dray.client.shelf import Listener, Seen, Shelf
-from dray.placement.cycle import Placement, place
-from dray.placement.plugins.devices import Devices
+from dray.api.validation import validate_update
+from dray.client.informers.indexer import Listener, Seen, Shelf
+from dray.client.object_refs import Key
+from dray.client.response_decoding import Event, Reader
+from dray.placement.device_searches import Searches
+from dray.placement.pending_pod import ClaimsSeen, Subject, subject_of
+from dray.placement.plugins.dynamic_resources import Devices
 from dray.placement.profile import Choices, profile_of
-from dray.placement.searches import Searches
-from dray.placement.subject import ClaimsSeen, Subject, subject_of
-from dray.scheduler.overlay import Overlay
-from dray.sim.scale import device_class
+from dray.placement.scheduling_cycle import Placement, place
+from dray.scheduler.cache import Overlay
+from dray.simulation.benchmarks.cluster_scale import device_class
 
 TARGET: Final = 60.0
 DRIVER: Final = "gpu.example.com"

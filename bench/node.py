@@ -24,9 +24,9 @@ from typing import Any
 from bench.processes import Measured
 from dray.api.core import Pod
 from dray.client.client import Client, Deletion
-from dray.client.http import Http
-from dray.client.informer import Informer
-from dray.client.kubeconfig import find_access
+from dray.client.config.kubeconfig import find_access
+from dray.client.informers.informer import Informer
+from dray.client.transports.http import Http
 
 Document = dict[str, Any]
 Figures = dict[str, float]
@@ -194,7 +194,7 @@ async def apply(count: int = 40) -> Figures:
 async def publish(count: int = 1000) -> Figures:
     """The devices of a driver: published, published again without a change, and with one changed."""
     from dray.driver import Pool, device
-    from dray.driver.publish import Publisher
+    from dray.driver.publishing.publisher import Publisher
 
     async with upped("--nodes", "1") as (_, client):
         publisher = Publisher(client, "bench.example.com", "node-0")

@@ -16,8 +16,8 @@ from typing import Any
 
 from bench import material
 from dray.api.codec import decode
-from dray.api.defaults import with_defaults
-from dray.api.validate import validate_create
+from dray.api.strategies.defaults import with_defaults
+from dray.api.validation import validate_create
 
 NOW = "2026-01-31T12:00:00Z"
 Read = Callable[[bytes], object]

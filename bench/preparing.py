@@ -17,12 +17,13 @@ from typing import Any
 from bench.node import Lives, pod, template, until
 from dray.api.core import Pod
 from dray.client.client import Client
-from dray.client.inprocess import InProcess
-from dray.cluster.components import Component
-from dray.cluster.control import ServerOptions
-from dray.cluster.up import UpOptions, running
-from dray.node import claims, lines
-from dray.server.call import AUTHENTICATED, MASTERS
+from dray.client.transports.in_process import InProcess
+from dray.cluster.local.cluster import UpOptions, running
+from dray.cluster.services.api_server import ServerOptions
+from dray.cluster.services.components import Component
+from dray.node.claims import preparer
+from dray.node.plugins import driver_client
+from dray.server.http.requests import AUTHENTICATED, MASTERS
 
 
 async def timed(count: int) -> tuple[list[float], list[float]]:
@@ -60,8 +61,8 @@ def _watched() -> Iterator[tuple[list[float], list[float]]]:
     calls: list[float] = []
     # Only what led to a call counts: a pod that is ready is asked for again now and then.
     with (
-        _timing(claims.Claims, "prepare", whole, lambda: len(calls)),
-        _timing(lines.DraLine, "prepare", calls),
+        _timing(preparer.Claims, "prepare", whole, lambda: len(calls)),
+        _timing(driver_client.DraLine, "prepare", calls),
     ):
         yield whole, calls
 

@@ -18,7 +18,7 @@ import uvloop
 
 from bench import serverobjects as objects
 from bench.lean import Address, Wire, connect, packed
-from dray.api.jsontext import write_json
+from dray.api.json_text import write_json
 
 Job = dict[str, Any]
 Step = Callable[[Wire], Awaitable[int]]

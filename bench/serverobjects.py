@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dray.api.jsontext import write_json
+from dray.api.json_text import write_json
 
 DRIVER = "gpu.example.com"
 DEVICES = 8

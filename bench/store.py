@@ -19,9 +19,9 @@ import time
 from pathlib import Path
 
 from dray.store import Batch, Committed, Event, Put, Store, Unchanged
-from dray.store.feed import Buffer, Hub
 from dray.store.memory import MemoryStore
 from dray.store.sqlite.store import SqliteStore
+from dray.store.watch_broadcaster import Buffer, Hub
 
 WRITERS = (1, 16, 64)
 VALUE = b"x" * 800

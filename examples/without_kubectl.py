@@ -6,13 +6,13 @@ import asyncio
 import sys
 from pathlib import Path
 
-from dray.client.caller import Caller, Habits
-from dray.client.changes import Apply
 from dray.client.client import Client
-from dray.client.http import Http
-from dray.client.kubeconfig import find_access
-from dray.client.places import key_of, kind_of_object
+from dray.client.config.kubeconfig import find_access
+from dray.client.object_refs import key_of, kind_of_object
+from dray.client.patches import Apply
+from dray.client.rest_client import Caller, Habits
 from dray.client.transport import Request
+from dray.client.transports.http import Http
 from dray.manifests import Source, read
 
 

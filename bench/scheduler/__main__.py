@@ -20,7 +20,7 @@ from bench.scheduler.cluster import Cluster, running
 from bench.scheduler.figures import Figures
 from bench.scheduler.load import Refused, loading, tell
 from bench.scheduler.workloads import LARGE, NOT_BUILT, REFERENCE, WORKLOADS, Workload
-from dray.sim.bench import Calibration
+from dray.simulation.benchmarks.allocator_timing import Calibration
 
 ROUNDS = 7
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import islice
 
-from dray.allocator.beats import Beat, DeadEnd, Pick, Point, Took
-from dray.allocator.options import options_of
-from dray.allocator.stock import View
-from dray.allocator.wants import Ask
+from dray.allocator.inventory.device_inventory import View
+from dray.allocator.requests import Ask
+from dray.allocator.search.candidates import options_of
+from dray.allocator.search.trace import Beat, DeadEnd, Pick, Point, Took
 from tests.brute.plain import DeviceFault, PlainSearch
 from tests.brute.problem import Problem
 

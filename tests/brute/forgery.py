@@ -14,7 +14,7 @@ from msgspec.structs import replace as changed
 
 from dray.allocator.verify import Rule
 from dray.api.resource import DeviceAllocationConfiguration
-from dray.values.nodeselector import for_node
+from dray.values.node_selectors import for_node
 from tests.brute import making as make
 from tests.brute.asking import opaque
 from tests.brute.problem import Problem

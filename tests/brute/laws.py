@@ -15,17 +15,17 @@ from random import Random
 from typing import Any
 from unittest.mock import patch
 
-import dray.allocator.search as searching
-import dray.allocator.verify.claims as refereeing
-import dray.allocator.wants as wanting
+import dray.allocator.requests as wanting
+import dray.allocator.search.backtracking as searching
+import dray.allocator.verify.claim_rules as refereeing
 from dray.allocator.allocate import Allocated, allocate, survey
-from dray.allocator.beats import Beat, Exhausted, Faulted, GaveUp, Progress, Solved
-from dray.allocator.board import Board
-from dray.allocator.search import search
-from dray.allocator.stock import Stock, View
-from dray.allocator.usage import Usage
+from dray.allocator.inventory.device_inventory import Stock, View
+from dray.allocator.inventory.usage import Usage
+from dray.allocator.partial_solution import Board
+from dray.allocator.requests import ask_of
+from dray.allocator.search.backtracking import search
+from dray.allocator.search.trace import Beat, Exhausted, Faulted, GaveUp, Progress, Solved
 from dray.allocator.verify import Given, verify
-from dray.allocator.wants import ask_of
 from dray.errors import AllocationFault
 from tests.brute.deadends import accounted, truly_dead
 from tests.brute.plain import ClaimFault, DeviceFault, Picks, PlainSearch, TooLarge

@@ -36,7 +36,7 @@ from dray.api.resource import (
     ResourceSlice,
     ResourceSliceSpec,
 )
-from dray.values.nodeselector import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
+from dray.values.node_selectors import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
 from dray.values.quantity import Quantity
 
 DRIVER = "gpu.example"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from dray.allocator.beats import Beat, DeadEnd
-from dray.allocator.reasons import Refusal
+from dray.allocator.refusals import Refusal
+from dray.allocator.search.trace import Beat, DeadEnd
 from dray.api.core import Node
 from dray.api.resource import DeviceClass, ResourceClaim, ResourceSlice
 from tests.brute import making as make

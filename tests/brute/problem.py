@@ -7,7 +7,7 @@ from random import Random
 from typing import Any
 
 from dray.api.core import Node
-from dray.api.jsontext import write_json
+from dray.api.json_text import write_json
 from dray.api.resource import DeviceClass, ResourceClaim, ResourceSlice
 
 

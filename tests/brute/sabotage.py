@@ -12,10 +12,12 @@ from unittest.mock import patch
 
 import msgspec
 
-from dray.allocator import assemble, contents, frames, leftover, options, pools, search, stock, wants
-from dray.allocator.board import USED
+from dray.allocator import allocation_results, requests
 from dray.allocator.checks import capacity, constraints, counters
-from dray.api import tolerating
+from dray.allocator.inventory import device_inventory, device_profiles, pool_views, remainder
+from dray.allocator.partial_solution import USED
+from dray.allocator.search import backtracking, candidates, frames
+from dray.api import tolerations
 
 SABOTAGE: dict[str, Callable[[], Any]] = {}
 """Every mistake by name: a function that makes the patch to be entered."""
@@ -68,17 +70,17 @@ def capacity_is_not_given_back() -> Any:
 
 @mistake
 def devices_of_others_count_as_free() -> Any:
-    return patch.object(search._Walk, "_blocked", lambda walk, frame: walk._board.facts.get(USED, 0))
+    return patch.object(backtracking._Walk, "_blocked", lambda walk, frame: walk._board.facts.get(USED, 0))
 
 
 @mistake
 def devices_of_this_attempt_count_as_free() -> Any:
-    return patch.object(search._Walk, "_blocked", lambda walk, frame: walk._shape.taken)
+    return patch.object(backtracking._Walk, "_blocked", lambda walk, frame: walk._shape.taken)
 
 
 @mistake
 def admin_access_forgets_its_own_claim() -> Any:
-    real = wants.ask_of
+    real = requests.ask_of
     return patch(
         "tests.brute.laws.ask_of",
         lambda *given: msgspec.structs.replace(real(*given), minds_admin=False),
@@ -90,22 +92,22 @@ def admin_access_minds_everybody() -> Any:
     def blocked(walk: Any, frame: Any) -> int:
         return int(walk._shape.taken | walk._board.facts.get(USED, 0))
 
-    return patch.object(search._Walk, "_blocked", blocked)
+    return patch.object(backtracking._Walk, "_blocked", blocked)
 
 
 @mistake
 def all_leaves_out_what_is_in_use() -> Any:
-    real = search._Walk._open
+    real = backtracking._Walk._open
 
     def enter(walk: Any, choice: Any, alternative: int, *given: Any) -> Any:
         want = choice.wants[alternative]
         if want.wants_all:
-            found = options.options_of(walk._shape, want)
+            found = candidates.options_of(walk._shape, want)
             found.complete()
             found.suiting &= ~walk._shape.taken
         return real(walk, choice, alternative, *given)
 
-    return patch.object(search._Walk, "_open", enter)
+    return patch.object(backtracking._Walk, "_open", enter)
 
 
 @mistake
@@ -122,7 +124,7 @@ def the_next_device_of_a_request_starts_at_the_front() -> Any:
 
 @mistake
 def flags_that_changed_are_not_noticed() -> Any:
-    real = leftover.left_of
+    real = remainder.left_of
 
     def left(shelf: Any, use: Any) -> Any:
         names = dict(zip(shelf.names, shelf.contents, strict=True))
@@ -131,7 +133,7 @@ def flags_that_changed_are_not_noticed() -> Any:
         }
         return real(shelf, type(use)(whole, use.shares, use.holders))
 
-    return patch.object(stock, "left_of", left)
+    return patch.object(device_inventory, "left_of", left)
 
 
 # --- amounts and counters ---
@@ -166,8 +168,8 @@ def amounts_of_others_do_not_count() -> Any:
         walk._shape.left[candidate] = walk._shape.contents[candidate].totals
         return real(walk, want, candidate)
 
-    real = search._Walk._refuse
-    return patch.object(search._Walk, "_refuse", left)
+    real = backtracking._Walk._refuse
+    return patch.object(backtracking._Walk, "_refuse", left)
 
 
 @mistake
@@ -175,31 +177,31 @@ def every_share_draws_counters() -> Any:
     def draws(walk: Any, want: Any, candidate: int) -> bool:
         return not want.admin and bool(walk._shape.contents[candidate].counters)
 
-    return patch.object(search._Walk, "_draws", draws)
+    return patch.object(backtracking._Walk, "_draws", draws)
 
 
 @mistake
 def admin_access_draws_counters() -> Any:
-    real = search._Walk._draws
+    real = backtracking._Walk._draws
 
     def draws(walk: Any, want: Any, candidate: int) -> bool:
         return real(walk, msgspec.structs.replace(want, admin=False), candidate)
 
-    return patch.object(search._Walk, "_draws", draws)
+    return patch.object(backtracking._Walk, "_draws", draws)
 
 
 @mistake
 def counters_of_old_shares_do_not_count() -> Any:
-    real = leftover.left_of
+    real = remainder.left_of
 
     def left(shelf: Any, use: Any) -> Any:
         found = real(shelf, use)
         whole = real(shelf, type(use)(use.whole, {}, {}))
-        return leftover.Left(
+        return remainder.Left(
             found.taken, found.shared, found.amounts, whole.counters, (*found.key, whole.key)
         )
 
-    return patch.object(stock, "left_of", left)
+    return patch.object(device_inventory, "left_of", left)
 
 
 # --- constraints and taints ---
@@ -212,22 +214,22 @@ def match_compares_with_the_last_device_only() -> Any:
 
 @mistake
 def types_of_values_do_not_matter() -> Any:
-    real = contents.Content._look_up
+    real = device_profiles.Content._look_up
 
     def look_up(content: Any, attribute: str) -> Any:
         return frozenset(("", str(value)) for _type, value in real(content, attribute))
 
-    return patch.object(contents.Content, "_look_up", look_up)
+    return patch.object(device_profiles.Content, "_look_up", look_up)
 
 
 @mistake
 def tolerations_forget_the_effect() -> Any:
-    real = tolerating.tolerates
+    real = tolerations.tolerates
 
     def tolerates(toleration: Any, taint: Any) -> bool:
         return real(msgspec.structs.replace(toleration, effect=""), taint)
 
-    return patch.object(tolerating, "tolerates", tolerates)
+    return patch.object(tolerations, "tolerates", tolerates)
 
 
 # --- pools ---
@@ -235,18 +237,18 @@ def tolerations_forget_the_effect() -> Any:
 
 @mistake
 def unsound_pools_are_used() -> Any:
-    return patch.object(pools, "_flaw", lambda *given: None)
+    return patch.object(pool_views, "_flaw", lambda *given: None)
 
 
 @mistake
 def priorities_are_not_looked_at() -> Any:
-    real = pools._order
+    real = pool_views._order
 
     def order(entries: Any) -> Any:
         driver, _priority, binding, name = real(entries)
         return (driver, 0, binding, name)
 
-    return patch.object(pools, "_order", order)
+    return patch.object(pool_views, "_order", order)
 
 
 @mistake
@@ -254,26 +256,26 @@ def answers_are_kept_for_too_many_wants() -> Any:
     def options_of(shape: Any, want: Any) -> Any:
         key = want.key[0]
         if key not in shape.memo:
-            shape.memo[key] = options.Options(shape, want)
+            shape.memo[key] = candidates.Options(shape, want)
         return shape.memo[key]
 
-    return patch.object(search, "options_of", options_of)
+    return patch.object(backtracking, "options_of", options_of)
 
 
 @mistake
 def too_many_nodes_look_alike() -> Any:
-    real = leftover.left_of
+    real = remainder.left_of
 
     def left(shelf: Any, use: Any) -> Any:
         found = real(shelf, use)
-        return leftover.Left(found.taken, found.shared, found.amounts, found.counters, ())
+        return remainder.Left(found.taken, found.shared, found.amounts, found.counters, ())
 
-    return patch.object(stock, "left_of", left)
+    return patch.object(device_inventory, "left_of", left)
 
 
 @mistake
 def allocations_are_bound_where_a_like_node_is() -> Any:
-    real = assemble._selector
+    real = allocation_results._selector
 
     class Alike:
         def __init__(self, view: Any) -> None:
@@ -283,4 +285,4 @@ def allocations_are_bound_where_a_like_node_is() -> Any:
         def device(self, candidate: int) -> Any:
             return self._view.shape, candidate
 
-    return patch.object(assemble, "_selector", lambda view, picks: real(Alike(view), picks))  # type: ignore[arg-type]
+    return patch.object(allocation_results, "_selector", lambda view, picks: real(Alike(view), picks))  # type: ignore[arg-type]

@@ -7,25 +7,25 @@ from unittest.mock import patch
 
 import msgspec
 
-from dray.allocator import devicelist
+from dray.allocator.inventory import device_lists
 from tests.brute.sabotage import mistake
 
 
 @mistake
 def devices_that_cannot_be_judged_are_skipped() -> Any:
-    return patch.object(devicelist, "FAULTS", frozenset())
+    return patch.object(device_lists, "FAULTS", frozenset())
 
 
 @mistake
 def devices_are_grouped_by_nothing() -> Any:
-    return patch.object(devicelist, "_keys", lambda driver, read, contents: [None] * len(contents))
+    return patch.object(device_lists, "_keys", lambda driver, read, contents: [None] * len(contents))
 
 
 @mistake
 def what_suits_a_want_is_kept_for_too_many_wants() -> Any:
-    real = devicelist.DeviceList.judged
+    real = device_lists.DeviceList.judged
 
     def judged(devices: Any, want: Any, beyond: int) -> Any:
         return real(devices, msgspec.structs.replace(want, key=want.key[0]), beyond)
 
-    return patch.object(devicelist.DeviceList, "judged", judged)
+    return patch.object(device_lists.DeviceList, "judged", judged)

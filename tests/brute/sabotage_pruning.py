@@ -7,7 +7,15 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest.mock import patch
 
-from dray.allocator.pruning import bounds, completion, components, model, opens, prices, symmetry
+from dray.allocator.search.pruning import (
+    bounds,
+    completion,
+    components,
+    model,
+    open_requests,
+    prices,
+    symmetry,
+)
 from tests.brute.sabotage import mistake
 
 
@@ -182,7 +190,7 @@ def fewer_devices_of_a_component_fit_than_do() -> Any:
 
 @mistake
 def merged_requests_need_a_device_more() -> Any:
-    real = opens.merge
+    real = open_requests.merge
 
     def merge(given: Any, shareable: int) -> Any:
         found = real(given, shareable)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from dray.api.devicevalue import DeviceRead, DeviceReads
+from dray.api.devices.device_value import DeviceRead, DeviceReads
 from dray.api.resource import Device
 
 

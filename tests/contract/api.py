@@ -13,15 +13,15 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from dray.api.gated import Gatekeeper
-from dray.api.jsontext import read_json, write_json
-from dray.client.inprocess import InProcess
+from dray.api.json_text import read_json, write_json
+from dray.api.strategies.gated_fields import Gatekeeper
 from dray.client.transport import JSON, Request, Stream
+from dray.client.transports.in_process import InProcess
 from dray.clock import SystemClock
 from dray.gates import GateSet
-from dray.server.apiserver import ApiServer, Choices
-from dray.server.asgi import App
-from dray.server.limits import Limits
+from dray.server.app import ApiServer, Choices
+from dray.server.http.application import App
+from dray.server.http.limits import Limits
 from dray.store import Store
 from dray.store.memory import MemoryStore
 from dray.telemetry.logs import Log

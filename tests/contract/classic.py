@@ -9,7 +9,7 @@ from typing import Any
 
 from dray.api.classic import ClassicClaim
 from dray.client.client import Client
-from dray.client.inprocess import InProcess
+from dray.client.transports.in_process import InProcess
 from tests.contract.api import SOON, Api, path
 from tests.e2e.classic_driver import Controller, Ways
 

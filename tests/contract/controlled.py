@@ -10,10 +10,10 @@ from typing import Any
 
 from dray.api.core import Pod
 from dray.api.resource import ResourceClaim
-from dray.client.changes import MergePatch
 from dray.client.client import Client, Deletion
-from dray.client.places import kind_called
-from dray.controllers.controllers import Choices, Controllers
+from dray.client.object_refs import kind_called
+from dray.client.patches import MergePatch
+from dray.controllers.runner import Choices, Controllers
 from tests.contract.documents import allocation, claim, template
 from tests.contract.servers import Reach, reaching
 

@@ -17,11 +17,11 @@ from typing import Any
 
 from aiohttp import web
 
-from dray.api.gated import Gatekeeper
+from dray.api.strategies.gated_fields import Gatekeeper
 from dray.clock import SystemClock
 from dray.gates import GateSet
-from dray.server.apiserver import ApiServer, Choices
-from dray.server.auth.certificates import Certificates
+from dray.server.app import ApiServer, Choices
+from dray.server.auth.authn.certificates import Certificates
 from dray.store import Store
 from dray.store.memory import MemoryStore
 from dray.telemetry.logs import Log

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from dray.client.client import Client
 from dray.driver import Driver
-from dray.driver.running import Kit, KitChoices
+from dray.driver.service.driver_service import Kit, KitChoices
 
 NODE = "node-0"
 SOON = 30.0

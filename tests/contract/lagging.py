@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
-from dray.client.failures import Unreachable
+from dray.client.errors import Unreachable
 from dray.client.transport import LONGEST_CALL, Reply, Request, Stream, Transport
 
 

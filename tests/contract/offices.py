@@ -12,20 +12,27 @@ from dray.api.core import Node, Pod
 from dray.api.meta import ObjectMeta
 from dray.api.preparation import Preparation
 from dray.api.resource import ResourceClaim
-from dray.client.caller import Habits
-from dray.client.changes import MergePatch
 from dray.client.client import Client
+from dray.client.errors import Unreachable
 from dray.client.events import EventRecorder
-from dray.client.failures import Unreachable
-from dray.client.places import kind_called
-from dray.client.tempo import Tempo
+from dray.client.object_refs import kind_called
+from dray.client.patches import MergePatch
+from dray.client.rest_client import Habits
+from dray.client.timing import Tempo
 from dray.client.transport import Request
-from dray.cluster.control import ServerOptions, serving
-from dray.cluster.inside import Inside
-from dray.node.answers import Ready, Refusal, Waiting
-from dray.node.claims import Claims, OfficeChoices
-from dray.node.drivers import ClaimRef, Failure, Fault, PreparedDevice, PrepareOutcome, UnprepareOutcome
-from dray.server.call import AUTHENTICATED, NODES
+from dray.cluster.local.transport import Inside
+from dray.cluster.services.api_server import ServerOptions, serving
+from dray.node.claims.outcomes import Ready, Refusal, Waiting
+from dray.node.claims.preparer import Claims, OfficeChoices
+from dray.node.plugins.driver_interface import (
+    ClaimRef,
+    Failure,
+    Fault,
+    PreparedDevice,
+    PrepareOutcome,
+    UnprepareOutcome,
+)
+from dray.server.http.requests import AUTHENTICATED, NODES
 from tests.contract.controlled import World, by_name, claim, pod
 from tests.contract.documents import node
 from tests.contract.servers import Reach

@@ -12,18 +12,18 @@ from typing import Any
 
 import pytest
 
-from dray.allocator.admit import Admission
+from dray.allocator.feature_gates import Admission
 from dray.api.core import Pod
 from dray.api.resource import ResourceClaim
-from dray.client.caller import Habits
 from dray.client.client import Client
-from dray.client.places import kind_called
-from dray.client.tempo import Tempo
+from dray.client.object_refs import kind_called
+from dray.client.rest_client import Habits
+from dray.client.timing import Tempo
 from dray.gates import GateSet
-from dray.scheduler import telling
-from dray.scheduler.choices import Choices
-from dray.scheduler.loop import Scheduler
+from dray.scheduler import status_reporter
+from dray.scheduler.options import Choices
 from dray.scheduler.queue import Terms
+from dray.scheduler.scheduling_loop import Scheduler
 from tests.contract.controlled import World
 from tests.contract.documents import device_class
 from tests.contract.servers import reaching
@@ -52,7 +52,7 @@ def way(request: pytest.FixtureRequest) -> str:
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pods are told why they wait without much ado."""
-    monkeypatch.setattr(telling, "PATIENCE", 0.02)
+    monkeypatch.setattr(status_reporter, "PATIENCE", 0.02)
 
 
 def some_ids() -> Callable[[], str]:

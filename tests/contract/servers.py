@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from dray.client.caller import Habits
 from dray.client.client import Client
-from dray.client.http import Http
-from dray.client.inprocess import InProcess
-from dray.client.kubeconfig import find_access
+from dray.client.config.kubeconfig import find_access
+from dray.client.rest_client import Habits
 from dray.client.transport import Transport
-from dray.cluster.control import ADMIN, ServerOptions, Started, serving
-from dray.cluster.inside import Inside
-from dray.server.call import AUTHENTICATED, MASTERS
+from dray.client.transports.http import Http
+from dray.client.transports.in_process import InProcess
+from dray.cluster.local.transport import Inside
+from dray.cluster.services.api_server import ADMIN, ServerOptions, Started, serving
+from dray.server.http.requests import AUTHENTICATED, MASTERS
 
 WAYS = ("http", "in-process", "inside")
 

@@ -7,8 +7,8 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from dray.api.preparation import ACCOUNTED, NO_RESTORE
-from dray.claims import restored
-from dray.server.limits import Limits
+from dray.claims.ledger import restore_marker
+from dray.server.http.limits import Limits
 from dray.store import Put, Store
 from dray.store.memory import MemoryStore
 from tests.contract.api import MERGE, Api, Document, Said, path, serving
@@ -43,8 +43,8 @@ async def after_restore(limits: Limits = AT_ONCE, *nodes: str) -> AsyncIterator[
 
 async def mark(store: Store, name: str = "r1") -> None:
     """What a restore leaves behind."""
-    left = restored.Restored(id=name, at="2026-01-01T00:00:00Z")
-    await store.txn([], [Put(restored.KEY, restored.mark_bytes(left))])
+    left = restore_marker.Restored(id=name, at="2026-01-01T00:00:00Z")
+    await store.txn([], [Put(restore_marker.KEY, restore_marker.mark_bytes(left))])
 
 
 def _agent(name: str) -> Document:

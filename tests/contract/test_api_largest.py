@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from dray.api.jsontext import write_json
-from dray.api.validate import limits
-from dray.server.limits import Limits
+from dray.api.json_text import write_json
+from dray.api.validation import limits
+from dray.server.http.limits import Limits
 from dray.values import names
 from tests.contract.api import path, serving
 

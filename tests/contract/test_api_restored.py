@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from dray.store import Store, open_store
-from dray.store.snapshots import backup, restore
+from dray.store.backups import backup, restore
 from tests.contract.api import Api, path, serving
 from tests.contract.documents import config
 

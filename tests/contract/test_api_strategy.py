@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 import yaml
 
-from dray.api.gated import Gatekeeper
 from dray.api.kinds import kind_of
+from dray.api.strategies.gated_fields import Gatekeeper
 from dray.gates import GATES, GateSet
 from dray.manifests import Document, Source, read
-from dray.sim.bundle import BundleError, gather
+from dray.simulation.bundle import BundleError, gather
 from tests.contract.api import Api, path, serving
 from tests.outside import NO_CORPUS, ROOT, corpus_dir
 

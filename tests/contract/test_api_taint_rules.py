@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from dray.cluster.present import bundle_of
+from dray.cluster.live.snapshot import bundle_of
 from dray.gates import GateSet
-from dray.server.upkeep import KEPT_UP
+from dray.server.background.bootstrap import KEPT_UP
 from dray.store.memory import MemoryStore
 from tests.contract.api import MERGE, serving
 from tests.contract.servers import reaching

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from dray.api.jsontext import write_json
-from dray.server.webhooks import calling, visit
+from dray.api.json_text import write_json
+from dray.server.admission.webhooks import dispatch, webhook_client
 from dray.store import Put
 from dray.store.memory import MemoryStore
 from tests.contract.api import keys
@@ -43,7 +43,7 @@ def usual(world: World) -> Entry:
 
 def stranger() -> str:
     """An authority that has nothing to do with the webhook."""
-    from dray.server.auth.certificates import Certificates
+    from dray.server.auth.authn.certificates import Certificates
 
     return base64.b64encode(Certificates.open(keys(), ("localhost",)).ca_pem).decode()
 
@@ -118,7 +118,7 @@ def test_a_webhook_that_hangs_has_its_time_and_no_more():
 
 
 def test_all_webhooks_of_a_request_together_have_an_end(monkeypatch):
-    monkeypatch.setattr(visit, "ALL_SECONDS", 0.3)
+    monkeypatch.setattr(dispatch, "ALL_SECONDS", 0.3)
 
     async def story() -> None:
         async with hooked() as world:
@@ -160,7 +160,7 @@ def test_a_webhook_with_other_effects_refuses_dry_runs():
 
 
 def test_an_answer_without_end_is_cut_off(monkeypatch):
-    monkeypatch.setattr(calling, "LARGEST_ANSWER", 100_000)
+    monkeypatch.setattr(webhook_client, "LARGEST_ANSWER", 100_000)
 
     async def story() -> None:
         async with hooked() as world:
@@ -173,7 +173,7 @@ def test_an_answer_without_end_is_cut_off(monkeypatch):
 
 
 def test_a_webhook_that_hangs_does_not_take_all_places(monkeypatch):
-    monkeypatch.setattr(calling, "WAITING", 2)
+    monkeypatch.setattr(webhook_client, "WAITING", 2)
 
     async def story() -> None:
         async with hooked() as world:

@@ -10,17 +10,17 @@ from typing import Any
 
 import pytest
 
-from dray.allocator.admit import Admission
+from dray.allocator.feature_gates import Admission
 from dray.api.core import Pod
 from dray.client.client import Client
-from dray.client.inprocess import InProcess
 from dray.client.transport import Reply, Request
-from dray.controllers.controllers import Controllers
-from dray.placement.negotiation import MOST_NODES, ReserveClassic
-from dray.scheduler import classic as writing
-from dray.scheduler.choices import Choices
-from dray.scheduler.loop import Scheduler
+from dray.client.transports.in_process import InProcess
+from dray.controllers.runner import Controllers
+from dray.placement.classic_negotiation import MOST_NODES, ReserveClassic
+from dray.scheduler import classic_claims as writing
+from dray.scheduler.options import Choices
 from dray.scheduler.queue import Terms
+from dray.scheduler.scheduling_loop import Scheduler
 from tests.contract.api import Api, path, serving
 from tests.contract.classic import (
     CLAIMS,

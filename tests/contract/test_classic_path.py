@@ -12,11 +12,11 @@ import pytest
 from dray.api.classic import ClassicClaim
 from dray.api.core import Pod
 from dray.client.client import Client
-from dray.placement.negotiation import GiveBack, ReserveClassic, Wait
-from dray.placement.plugins.classic import next_step
-from dray.placement.resources import NOTHING
-from dray.placement.subject import Subject
-from dray.scheduler import classic as writing
+from dray.placement.classic_negotiation import GiveBack, ReserveClassic, Wait
+from dray.placement.pending_pod import Subject
+from dray.placement.plugins.classic_resources import next_step
+from dray.placement.resource_requests import NOTHING
+from dray.scheduler import classic_claims as writing
 from tests.contract.api import Api, serving
 from tests.contract.classic import (
     CLAIMS,

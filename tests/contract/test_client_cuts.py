@@ -9,11 +9,11 @@ from dataclasses import replace
 from random import Random
 
 from dray.api.resource import ResourceClaim
-from dray.client.changes import MergePatch
 from dray.client.client import Client
-from dray.client.http import Http
-from dray.client.informer import Informer, Ways
-from dray.client.kubeconfig import find_access
+from dray.client.config.kubeconfig import find_access
+from dray.client.informers.informer import Informer, Ways
+from dray.client.patches import MergePatch
+from dray.client.transports.http import Http
 from tests.contract.servers import reaching
 from tests.contract.test_client_verbs import claim
 from tests.contract.test_client_watching import until

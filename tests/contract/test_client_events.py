@@ -6,7 +6,6 @@ import asyncio
 
 import pytest
 
-from dray.client.caller import Habits
 from dray.client.events import (
     CORE,
     NEW,
@@ -17,6 +16,7 @@ from dray.client.events import (
     shortened,
     subject_of,
 )
+from dray.client.rest_client import Habits
 from tests.contract.servers import reaching, way
 from tests.contract.test_client_verbs import claim, pod
 from tests.unit.client.fakeapi import FakeApi, Hours, Told, client_of, failed

@@ -7,10 +7,10 @@ from contextlib import suppress
 
 import pytest
 
-from dray.client.caller import Habits
-from dray.client.changes import MergePatch
-from dray.client.failures import Unreachable
+from dray.client.errors import Unreachable
 from dray.client.leases import LEASE, Election, Heartbeat, LeadershipLost, Pulse, Timing
+from dray.client.patches import MergePatch
+from dray.client.rest_client import Habits
 from tests.contract.servers import Reach, reaching, way
 from tests.unit.client.fakeapi import Hours
 

@@ -7,11 +7,11 @@ import pytest
 
 from dray.api.meta import ObjectMeta
 from dray.api.resource import DeviceClass, ResourceClaim, ResourceSlice
-from dray.client.caller import Habits
-from dray.client.changes import Apply, JsonPatch, MergePatch, StrategicPatch
 from dray.client.client import Deletion
-from dray.client.failures import AlreadyExists, Conflict, Forbidden, Invalid, NotFound
-from dray.client.places import Selection, kind_called
+from dray.client.errors import AlreadyExists, Conflict, Forbidden, Invalid, NotFound
+from dray.client.object_refs import Selection, kind_called
+from dray.client.patches import Apply, JsonPatch, MergePatch, StrategicPatch
+from dray.client.rest_client import Habits
 from tests.contract.servers import reaching, way
 
 __all__ = ["way"]

@@ -9,13 +9,13 @@ from contextlib import aclosing, asynccontextmanager
 import pytest
 
 from dray.api.resource import ResourceClaim
-from dray.client.changes import MergePatch
 from dray.client.client import Deletion
-from dray.client.failures import Expired
-from dray.client.informer import Informer, Ways
-from dray.client.places import Selection, kind_called
-from dray.client.reading import Bookmark
-from dray.client.watch import Span, watch
+from dray.client.errors import Expired
+from dray.client.informers.informer import Informer, Ways
+from dray.client.informers.watch_stream import Span, watch
+from dray.client.object_refs import Selection, kind_called
+from dray.client.patches import MergePatch
+from dray.client.response_decoding import Bookmark
 from dray.store import open_store
 from tests.contract.servers import reaching, way
 from tests.contract.test_client_verbs import claim, pod

@@ -13,13 +13,13 @@ import pytest
 from dray.api.classic import ClassicClaim
 from dray.api.resource import ResourceClaim
 from dray.claims.actions import RecordClaims
-from dray.claims.naming import ENTRY_ANNOTATION, FINALIZER
-from dray.client.changes import MergePatch, StrategicPatch
-from dray.client.failures import Conflict, NotFound
-from dray.client.places import kind_called
-from dray.cluster.control import ServerOptions, serving
-from dray.controllers.controllers import Controllers
-from dray.controllers.performing import Performer
+from dray.claims.claim_names import ENTRY_ANNOTATION, FINALIZER
+from dray.client.errors import Conflict, NotFound
+from dray.client.object_refs import kind_called
+from dray.client.patches import MergePatch, StrategicPatch
+from dray.cluster.services.api_server import ServerOptions, serving
+from dray.controllers.claim_actions import Performer
+from dray.controllers.runner import Controllers
 from dray.gates import GateSet
 from tests.contract.controlled import POD, World, by_name, by_template, claim, pod, template, world
 from tests.contract.documents import request

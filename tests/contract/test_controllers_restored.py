@@ -6,9 +6,9 @@ import asyncio
 from pathlib import Path
 
 from dray.client.client import Client
-from dray.cluster.control import Started
-from dray.cluster.inside import Inside
-from dray.server.call import AUTHENTICATED
+from dray.cluster.local.transport import Inside
+from dray.cluster.services.api_server import Started
+from dray.server.http.requests import AUTHENTICATED
 from dray.store import Delete, Put
 from dray.store.memory import MemoryStore
 from dray.telemetry.metrics import Metrics

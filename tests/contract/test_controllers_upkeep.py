@@ -6,11 +6,11 @@ import asyncio
 
 from dray.api.core import Node
 from dray.api.resource import ResourceSlice
-from dray.client.changes import JsonPatch
-from dray.client.failures import NotFound
+from dray.client.errors import NotFound
 from dray.client.leases import LEASE, Timing
-from dray.client.places import kind_called
-from dray.controllers.controllers import Choices
+from dray.client.object_refs import kind_called
+from dray.client.patches import JsonPatch
+from dray.controllers.runner import Choices
 from tests.contract.controlled import World, by_name, by_template, claim, pod, template, world
 from tests.contract.documents import namespace, node, resource_slice
 from tests.contract.servers import way

@@ -76,7 +76,7 @@ async def test_a_watch_asks_how_far_it_is_when_somebody_waits_for_a_change_of_ot
 
 async def leader_of(cluster: Cluster) -> Member:
     """Asks each member until one says that it leads."""
-    from dray.store.etcd.channel import Line
+    from dray.store.etcd.client import Line
     from dray.store.etcd.messages import CLASSES
 
     lines = [Line((endpoint,), None, 5) for endpoint in cluster.endpoints]

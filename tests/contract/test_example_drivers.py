@@ -16,14 +16,14 @@ from dray.api.classic import ClassicClaim
 from dray.api.codec import to_document
 from dray.api.resource import Device, ResourceSlice, ResourceSliceSpec
 from dray.client.client import Client
-from dray.cluster import fleet
+from dray.cluster.local import example_nodes
 from dray.driver import Claim, ClassicDriver, Driver, Got, Pool, Quantity, Setting
-from dray.driver.classic import ClassicController
+from dray.driver.classic.controller import ClassicController
+from dray.driver.classic.controller_service import ControllerChoices, Negotiation
+from dray.driver.classic.inventory import tell
+from dray.driver.conformance import Choices, Verdict, examine
+from dray.driver.conformance.suite import CLASSIC_CHECKS
 from dray.driver.devices import pools_of
-from dray.driver.inventory import tell
-from dray.driver.negotiating import ControllerChoices, Negotiation
-from dray.driver.testing import Choices, Verdict, examine
-from dray.driver.testing.suite import CLASSIC_CHECKS
 from dray_examples.cpu.driver import Cpu
 from dray_examples.env.classic import ClassicEnv
 from dray_examples.env.driver import Env, Variables
@@ -193,7 +193,7 @@ def documents(driver: Driver) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("number", range(4))
 def test_drivers_publish_what_simulated_nodes_have(number):
-    gpus, cards = fleet.slices(number)
+    gpus, cards = example_nodes.slices(number)
     assert documents(Gpu(node=f"node-{number}")) == gpus["spec"]["devices"]
     assert documents(Gpu(node="other", number=number)) == gpus["spec"]["devices"]
     assert documents(Nic(node=f"node-{number}")) == cards["spec"]["devices"]

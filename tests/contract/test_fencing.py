@@ -5,11 +5,11 @@ from __future__ import annotations
 from dray.api.core import Node, Pod
 from dray.api.meta import ObjectMeta
 from dray.api.preparation import Preparation, PreparationSpec, PreparedClaim
-from dray.claims.stakes import Kept
-from dray.client.changes import MergePatch
-from dray.client.failures import NotFound
-from dray.cluster.fencing import Fencing, Found
-from dray.controllers.controllers import Choices
+from dray.claims.node_loss import Kept
+from dray.client.errors import NotFound
+from dray.client.patches import MergePatch
+from dray.cluster.live.fencing import Fencing, Found
+from dray.controllers.runner import Choices
 from dray.placement.fencing import OUT_OF_SERVICE
 from tests.contract.controlled import POD, World, by_name, by_template, claim, pod, template, world
 from tests.contract.documents import device_class

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from dray.server.failures import Failure
-from dray.server.guard import Guard
-from dray.server.ledgeraudit import audit, repair
+from dray.server.http.errors import Failure
+from dray.server.ledger.admission import Guard
+from dray.server.ledger.reconciliation import audit, repair
 from dray.store import Delete, Store
 from tests.contract.backends import Backend
 from tests.unit.claims.ledgers import device, slice_of

@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from dray.node.runtime.base import ContainerId, Exit, Launch, Runtime, Started
-from dray.node.runtime.fake import EXIT_CODE, RUN_SECONDS, FakeRuntime
-from dray.node.runtime.oci import OciRuntime, find_runtime
+from dray.node.containers.runtime.base import ContainerId, Exit, Launch, Runtime, Started
+from dray.node.containers.runtime.fake import EXIT_CODE, RUN_SECONDS, FakeRuntime
+from dray.node.containers.runtime.oci import OciRuntime, find_runtime
 from dray.wire.cdi import Edits
-from tests.unit.node.runtime.machine import Machine, begun, machine_in, run, until
-from tests.unit.node.runtime.rootfs import lay_out, needs_oci
+from tests.unit.node.containers.runtime.machine import Machine, begun, machine_in, run, until
+from tests.unit.node.containers.runtime.rootfs import lay_out, needs_oci
 
 
 @dataclass(frozen=True)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from dray.api.resource import ResourceClaim
-from dray.client.changes import MergePatch
-from dray.placement.cycle import Unplaceable
-from dray.placement.subject import Subject, subject_of
-from dray.placement.words import why
-from dray.scheduler.entry import Entry
+from dray.client.patches import MergePatch
+from dray.placement.pending_pod import Subject, subject_of
+from dray.placement.scheduling_cycle import Unplaceable
+from dray.placement.unschedulable_message import why
+from dray.scheduler.queued_pod import Entry
 from tests.contract.controlled import EVENT, POD, by_name, by_template, pod
 from tests.contract.documents import allocation
 from tests.contract.scheduled import (

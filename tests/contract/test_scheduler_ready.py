@@ -7,8 +7,8 @@ from functools import partial
 from typing import Any
 
 from dray.api.resource import ResourceClaim
-from dray.client.changes import MergePatch
 from dray.client.client import Deletion
+from dray.client.patches import MergePatch
 from tests.contract.controlled import by_name, pod
 from tests.contract.scheduled import Place, asks, devices_in, devices_of, exactly, impatient, place, way
 from tests.contract.turned import Turned

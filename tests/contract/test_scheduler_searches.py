@@ -7,10 +7,10 @@ from functools import partial
 from math import log2
 
 from dray.client.leases import LEASE, Timing
-from dray.placement.searches import MOST_PATIENCE
-from dray.scheduler.choices import LEASE as LEASE_NAME
-from dray.scheduler.choices import LEASE_NAMESPACE
-from dray.scheduler.loop import Scheduler
+from dray.placement.device_searches import MOST_PATIENCE
+from dray.scheduler.options import LEASE as LEASE_NAME
+from dray.scheduler.options import LEASE_NAMESPACE
+from dray.scheduler.scheduling_loop import Scheduler
 from tests.brute.hard import WANTED, hard_constraints, hard_devices
 from tests.contract.controlled import by_name, pod
 from tests.contract.scheduled import (

@@ -12,15 +12,15 @@ from typing import Any
 
 import pytest
 
-from dray.allocator.running import TimeLimit
+from dray.allocator.search.resumable import TimeLimit
 from dray.api.resource import ResourceClaim
-from dray.client.changes import MergePatch
 from dray.client.client import Deletion
-from dray.client.failures import Conflict
+from dray.client.errors import Conflict
 from dray.client.leases import Timing
+from dray.client.patches import MergePatch
 from dray.client.transport import Request
 from dray.placement import profile
-from dray.scheduler.loop import Scheduler
+from dray.scheduler.scheduling_loop import Scheduler
 from tests.contract.controlled import by_name, by_template, pod
 from tests.contract.scheduled import (
     NODE,

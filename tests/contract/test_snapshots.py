@@ -11,8 +11,8 @@ import msgspec
 import pytest
 
 from dray.store import Delete, Entry, Put, Store, open_store
+from dray.store.backups import backup, restore
 from dray.store.errors import Compacted, Damaged, InUse, OpenError, OutcomeUnknown
-from dray.store.snapshots import backup, restore
 from dray.store.sqlite.backup import AHEAD
 from tests.contract.backends import Backend
 

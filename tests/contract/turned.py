@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from dray.client.tempo import Tempo
+from dray.client.timing import Tempo
 from dray.clock import ManualClock
 
 

@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 
-from dray.allocator.admit import Admission
 from dray.allocator.allocate import survey
-from dray.allocator.beats import Ending, Solved
-from dray.allocator.stock import Stock
-from dray.allocator.usage import Usage
-from dray.allocator.wants import ask_of
+from dray.allocator.feature_gates import Admission
+from dray.allocator.inventory.device_inventory import Stock
+from dray.allocator.inventory.usage import Usage
+from dray.allocator.requests import ask_of
+from dray.allocator.search.trace import Ending, Solved
 from dray.errors import AllocationFault
 from dray.explain import Abort, find_abort
-from dray.sim.answers import Kind
-from dray.sim.vectors import Vector, read_vector
+from dray.simulation.vectors.answers import Kind
+from dray.simulation.vectors.vector import Vector, read_vector
 from tests.outside import NO_CORPUS, corpus_dir
 
 NOTED = ("constraint would not be satisfied", "asks for all devices, but", "CEL", "cannot be represented")

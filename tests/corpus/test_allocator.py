@@ -14,12 +14,19 @@ from typing import Any
 
 import pytest
 
-from dray.allocator.admit import Admission
-from dray.api.jsontext import ENCODER
-from dray.sim.reference.departures import EVERY, Departure
-from dray.sim.reference.model import predict
-from dray.sim.vectors import Vector, answer, read_vector
-from dray.sim.verdicts import TIMEOUTS, Standing, Verdict, judge_answer, matches_ours, matches_record
+from dray.allocator.feature_gates import Admission
+from dray.api.json_text import ENCODER
+from dray.simulation.vectors.comparison import (
+    TIMEOUTS,
+    Standing,
+    Verdict,
+    judge_answer,
+    matches_ours,
+    matches_record,
+)
+from dray.simulation.vectors.reference.departures import EVERY, Departure
+from dray.simulation.vectors.reference.prediction import predict
+from dray.simulation.vectors.vector import Vector, answer, read_vector
 from tests.corpus.conftest import SUMMARY
 from tests.outside import NO_CORPUS, corpus_dir
 

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 import yaml
 
-from dray.api.deviceenv import DeviceBinding, SelectorFault, compile_selector, prepare
+from dray.api.devices.device_cel import DeviceBinding, SelectorFault, compile_selector, prepare
 from dray.api.resource.device import Device
 from dray.cel import EvalFault
 from dray.gates import GateSet

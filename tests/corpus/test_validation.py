@@ -10,7 +10,7 @@ import msgspec
 import pytest
 import yaml
 
-from dray.api.jsontext import ENCODER
+from dray.api.json_text import ENCODER
 from tests.corpus.conftest import SUMMARY
 from tests.corpus.validation_cases import Answer, Case, answer, load
 from tests.outside import NO_CORPUS, corpus_dir

@@ -18,8 +18,8 @@ import msgspec
 from dray.api.codec import decode_document
 from dray.api.fields import ROOT, FieldError
 from dray.api.resource import DeviceCapacity
-from dray.api.validate import validate_create, validate_status_update, validate_update
-from dray.api.validate.capacity import capacity
+from dray.api.validation import validate_create, validate_status_update, validate_update
+from dray.api.validation.kinds.capacity import capacity
 from dray.errors import DecodeError
 
 Answer = frozenset[tuple[str, str]]

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 
 from dray.client.client import Client
 from dray.client.connect import connected
-from dray.driver.classic import NODE, Allocated, ClassicController, Held, Need, Unavailable
-from dray.driver.negotiating import Negotiation
+from dray.driver.classic.controller import NODE, Allocated, ClassicController, Held, Need, Unavailable
+from dray.driver.classic.controller_service import Negotiation
 
 
 @dataclass(frozen=True)

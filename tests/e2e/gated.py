@@ -10,11 +10,11 @@ from typing import Any
 
 from dray.client.transport import Request
 from dray.clock import SystemClock
-from dray.cluster.components import Component
-from dray.cluster.control import ServerOptions
-from dray.cluster.up import UpOptions, running
+from dray.cluster.local.cluster import UpOptions, running
+from dray.cluster.services.api_server import ServerOptions
+from dray.cluster.services.components import Component
 from dray.gates import GateSet
-from dray.server.asgi import App
+from dray.server.http.application import App
 from dray.store.memory import MemoryStore
 from dray.telemetry.logs import Log
 from tests.contract.api import SOON, Api, path

@@ -15,9 +15,9 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from dray.node.runtime.process import ProcessRuntime
-from dray.server.auth.certificates import Certificates
-from dray.server.auth.kubeconfig import kubeconfig
+from dray.node.containers.runtime.process import ProcessRuntime
+from dray.server.auth.authn.certificates import Certificates
+from dray.server.auth.authn.kubeconfig import kubeconfig
 from tests.contract.classic import classic_class
 from tests.e2e.kubectl import Kubectl
 from tests.e2e.patience import ended, until

@@ -17,7 +17,7 @@ import jwt
 import pytest
 import yaml
 
-from dray.server.auth.certificates import Certificates
+from dray.server.auth.authn.certificates import Certificates
 from tests.e2e.server import Running, command, running
 
 TOKEN = "Xq7-not-to-be-found-anywhere"

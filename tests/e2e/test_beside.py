@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from dray.cluster import fleet
+from dray.cluster.local import example_nodes
 from tests.contract.classic import classic_class
 from tests.contract.etcd_server import free_port
 from tests.e2e.kubectl import Kubectl
@@ -50,7 +50,12 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 @pytest.fixture(scope="module")
 def kubectl_of(place: Cluster, kubectl_program: str, home: Path) -> Kubectl:
     kubectl = Kubectl(kubectl_program, clean_environment(home, place.server.kubeconfig), "default")
-    kubectl("apply", "-f", "-", given=[fleet.node(0), *fleet.slices(0), *fleet.classes(), TEMPLATE])
+    kubectl(
+        "apply",
+        "-f",
+        "-",
+        given=[example_nodes.node(0), *example_nodes.slices(0), *example_nodes.classes(), TEMPLATE],
+    )
     return kubectl
 
 
@@ -233,7 +238,12 @@ def test_a_server_that_goes_away_is_waited_for(tmp_path: Path, kubectl_program: 
             for name in ("scheduler", "controller"):
                 place.service(name, f"dray:{name}")
             kubectl = Kubectl(kubectl_program, clean_environment(home, server.kubeconfig), "default")
-            kubectl("apply", "-f", "-", given=[fleet.node(0), *fleet.slices(0), *fleet.classes(), TEMPLATE])
+            kubectl(
+                "apply",
+                "-f",
+                "-",
+                given=[example_nodes.node(0), *example_nodes.slices(0), *example_nodes.classes(), TEMPLATE],
+            )
             kubectl("create", "-f", "-", given=pod("before"))
             until(lambda: "nodeName" in kubectl.get("pod", "before")["spec"])
             server.process.kill()

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from dray.cli.door import run
+from dray.cli.app import run
 from tests.contract.documents import allocation, claim, resource_slice
 from tests.contract.etcd_server import free_port
 from tests.e2e.kubectl import Kubectl

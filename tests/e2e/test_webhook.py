@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from dray.server.auth.certificates import Certificates
+from dray.server.auth.authn.certificates import Certificates
 from tests.e2e.kubectl import Kubectl
 from tests.e2e.patience import SOON
 from tests.e2e.processes import Process

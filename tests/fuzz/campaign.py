@@ -19,7 +19,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from dray.api.jsontext import not_json, write_json
+from dray.api.json_text import not_json, write_json
 from tests.fuzz.journey import BrokenLawError, of_bytes, of_document
 from tests.fuzz.mutations import broken
 from tests.fuzz.rawbytes import raw

@@ -13,12 +13,12 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from dray.api import codec, versions
-from dray.api.defaults import with_defaults
-from dray.api.gated import drop_disabled
-from dray.api.jsontext import duplicate_fields, not_json, read_json, write_json
+from dray.api import codec, conversion
+from dray.api.json_text import duplicate_fields, not_json, read_json, write_json
 from dray.api.kinds import kind_named, split_api_version
-from dray.api.validate import (
+from dray.api.strategies.defaults import with_defaults
+from dray.api.strategies.gated_fields import drop_disabled
+from dray.api.validation import (
     validate_create,
     validate_status_update,
     validate_stored,
@@ -160,7 +160,7 @@ def _judged(decoded: codec.Decoded, obj: Any, random: Random) -> None:
     for error in errors:
         str(error)
         for version in decoded.kind.versions:
-            versions.place_in(decoded.kind, version, error.path)
+            conversion.place_in(decoded.kind, version, error.path)
     for caution in warnings_of(obj):
         str(caution)
 

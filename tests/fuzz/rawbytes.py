@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import cache
 from random import Random
 
-from dray.api.jsontext import not_json, write_json
+from dray.api.json_text import not_json, write_json
 from dray.manifests import as_yaml
 from tests.fuzz.mutations import broken
 from tests.fuzz.sound import in_every_version, sound

@@ -15,7 +15,7 @@ import msgspec
 from msgspec import inspect
 
 from dray.api import codec
-from dray.api.jsontext import read_json, write_json
+from dray.api.json_text import read_json, write_json
 from dray.api.kinds import KINDS, Kind
 from dray.values.quantity import Quantity
 

@@ -7,9 +7,9 @@ from random import Random
 import pytest
 
 from dray.api import codec
-from dray.api.defaults import with_defaults
-from dray.api.jsontext import read_json
-from dray.api.validate import validate_create, validate_stored
+from dray.api.json_text import read_json
+from dray.api.strategies.defaults import with_defaults
+from dray.api.validation import validate_create, validate_stored
 from dray.errors import DecodeError
 from tests.fuzz import __main__ as command
 from tests.fuzz import campaign, journey

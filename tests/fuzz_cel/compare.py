@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from dray.api.deviceenv import DeviceBinding, SelectorFault, compile_selector, prepare
+from dray.api.devices.device_cel import DeviceBinding, SelectorFault, compile_selector, prepare
 from dray.api.resource.device import Device
 from dray.cel import EvalFault, FaultKind, Stage
 from dray.gates import GateSet

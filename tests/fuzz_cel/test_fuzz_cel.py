@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from dray.api.deviceenv import environment
+from dray.api.devices.device_cel import environment
 from dray.cel import CompileFault, EvalFault, FaultKind, Stage
 from tests.fuzz_cel import compare, oracle
 from tests.fuzz_cel.expressions import DOMAIN, Expressions

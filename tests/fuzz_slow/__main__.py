@@ -16,7 +16,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from dray.allocator.beats import Exhausted, Solved
+from dray.allocator.search.trace import Exhausted, Solved
 from tests.fuzz_slow.climb import Measured, climb
 from tests.fuzz_slow.recipes import FAMILIES
 

@@ -12,11 +12,11 @@ from collections.abc import Iterator
 from random import Random
 from typing import NamedTuple
 
-from dray.allocator.beats import Beat, GaveUp, Progress
-from dray.allocator.search import search
-from dray.allocator.stock import Stock
-from dray.allocator.usage import Usage
-from dray.allocator.wants import ask_of
+from dray.allocator.inventory.device_inventory import Stock
+from dray.allocator.inventory.usage import Usage
+from dray.allocator.requests import ask_of
+from dray.allocator.search.backtracking import search
+from dray.allocator.search.trace import Beat, GaveUp, Progress
 from dray.errors import AllocationFault
 from tests.brute.problem import Problem
 from tests.brute.toyjudge import judged

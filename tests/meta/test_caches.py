@@ -10,7 +10,7 @@ from pathlib import PurePosixPath
 import pytest
 
 import dray
-from dray.values.bounds import BOUNDS, Bound
+from dray.values.cache_bounds import BOUNDS, Bound
 from tests.meta.growth import endless_caches, growing_attributes, growing_modules
 from tests.meta.lifetimes import LIFETIMES
 from tests.meta.tree import Source, sources
@@ -139,5 +139,5 @@ def test_every_cache_of_a_function_has_a_bound():
         if isinstance(value, _lru_cache_wrapper) and value.__module__.startswith("dray.")
     }
     assert len(found) > 20
-    assert found.pop("dray.server.protobodies.schema.messages") is None  # no arguments, one result
+    assert found.pop("dray.server.http.protobuf.messages.messages") is None  # no arguments, one result
     assert all(most <= MOST for most in found.values())

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dray.allocator.board import Board
 from dray.allocator.checks import constraints
-from dray.allocator.wants import Rule
+from dray.allocator.partial_solution import Board
+from dray.allocator.requests import Rule
 
 ITEMS = st.sampled_from([("int", 1), ("int", 2), ("int", 3), ("string", "1"), ("version", "1.0.0")])
 VALUES = st.lists(st.frozensets(ITEMS, max_size=3), min_size=1, max_size=6)

@@ -15,15 +15,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dray.allocator import admit
-from dray.allocator.admit import admit_claims, admit_slices
+from dray.allocator import feature_gates
+from dray.allocator.feature_gates import admit_claims, admit_slices
 from dray.allocator.verify import Given, verify
 from dray.allocator.verify import Rule as VerifiedRule
-from dray.allocator.withheld import WithheldDevice
-from dray.api import paths
-from dray.api.gated import GATED
+from dray.allocator.withheld_devices import WithheldDevice
+from dray.api import field_patterns
 from dray.api.kinds import kind_of_type
 from dray.api.resource import ResourceClaim, ResourceSlice
+from dray.api.strategies.gated_fields import GATED
 from dray.errors import AllocationFault
 from dray.gates import GATES, GateSet
 from tests.brute.drawing import draw
@@ -44,7 +44,7 @@ def gated(gate, kind):
 
 
 def uses(obj, gate, kind):
-    return any(paths.found(obj, field) for field in gated(gate, kind))
+    return any(field_patterns.found(obj, field) for field in gated(gate, kind))
 
 
 def had_by_new_claims(published):
@@ -136,7 +136,7 @@ def forgetting(admitted, published, closed):
 
 
 def test_the_law_finds_an_admission_that_forgets(monkeypatch):
-    monkeypatch.setattr(admit, "_withholding", forgetting)
+    monkeypatch.setattr(feature_gates, "_withholding", forgetting)
     problems_drawn = (draw(Random(f"forgetting/{number}"), always=HELD) for number in range(600))
     assert any(handed_out_twice("DRADeviceBindingConditions", problem) for problem in problems_drawn)
 

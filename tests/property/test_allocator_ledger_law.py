@@ -13,11 +13,11 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dray.api.jsontext import write_json
-from dray.claims import ledger
-from dray.claims.ledger import Books
-from dray.claims.published import NOWHERE, published, read_slice
-from dray.claims.rows import Holder
+from dray.api.json_text import write_json
+from dray.claims.ledger import grants
+from dray.claims.ledger.grants import Books
+from dray.claims.ledger.published_devices import NOWHERE, published, read_slice
+from dray.claims.ledger.rows import Holder
 from tests.brute.drawing import draw
 from tests.brute.laws import results_of
 
@@ -49,7 +49,7 @@ class Ledger:
         selector = allocation.node_selector
         node = "" if selector is None else selector.only_node
         results = allocation.devices.results
-        denied = ledger.grant(books, holder, results, lambda pool: self._pools.get(pool, NOWHERE), node)
+        denied = grants.grant(books, holder, results, lambda pool: self._pools.get(pool, NOWHERE), node)
         for key, row in books.ruling().changes.items() if not denied else ():
             if row is None:
                 del self.rows[key]

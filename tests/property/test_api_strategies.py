@@ -9,10 +9,10 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from dray.api import paths
-from dray.api.jsontext import read_json, write_json
+from dray.api import field_patterns
+from dray.api.decode_report import field_names
+from dray.api.json_text import read_json, write_json
 from dray.api.kinds import KINDS
-from dray.api.shape import field_names
 from dray.gates import GATES
 from tests.fieldtree import fields_of
 from tests.property.strategies.api import OPEN, documents, gate_sets, structs, without
@@ -28,7 +28,7 @@ def _look_until_empty(missing: set[str], strategy: st.SearchStrategy[dict[str, A
     @settings(max_examples=500, phases=[Phase.generate])
     @given(strategy)
     def look(document: dict[str, Any]) -> None:
-        missing.difference_update([pattern for pattern in missing if paths.found(document, pattern)])
+        missing.difference_update([pattern for pattern in missing if field_patterns.found(document, pattern)])
         if not missing:
             raise _EnoughError
 

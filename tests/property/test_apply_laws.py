@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dray.api.kinds import KINDS
-from dray.server.patch import strategic
-from dray.server.patch.comparing import compare, fields_of
+from dray.server.patch import strategic_merge_patch
 from dray.server.patch.errors import ApplyConflict, PatchError
-from dray.server.patch.fieldset import FieldSet
-from dray.server.patch.managed import applied, updated
-from dray.server.patch.structure import structure_of
+from dray.server.patch.managed_fields.field_comparison import compare, fields_of
+from dray.server.patch.managed_fields.field_ownership import applied, updated
+from dray.server.patch.managed_fields.field_set import FieldSet
+from dray.server.patch.schema.kind_structures import structure_of
 from tests.effort import effort
 from tests.property.strategies.patches import pods
 
@@ -194,5 +194,5 @@ def test_whatever_is_sent_is_applied_or_refused(live, sent):
         outcome = applied(POD, live, sent, manager="me", force=True, now=NOON)
         assert outcome.document["metadata"]["name"]
     with contextlib.suppress(PatchError):
-        assert isinstance(strategic.apply(POD, live, sent), dict)
+        assert isinstance(strategic_merge_patch.apply(POD, live, sent), dict)
     assert (live, sent) == before

@@ -10,8 +10,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from msgspec import inspect
 
-from dray.api import codec, versions
-from dray.api.jsontext import duplicate_fields, read_json, write_json
+from dray.api import codec, conversion
+from dray.api.json_text import duplicate_fields, read_json, write_json
 from dray.api.kinds import KINDS, Kind
 from tests.effort import effort
 from tests.property.strategies.api import CLOSED, OPEN, documents, json_values, objects
@@ -57,7 +57,7 @@ def test_the_careful_way_means_the_same_as_the_fast_one(kind, version, data):
 @given(data=st.data())
 def test_null_in_a_field_is_absence(kind, version, data):
     document = written(data, kind, version)
-    shape = inspect.type_info(versions.shape_of(kind, version))
+    shape = inspect.type_info(conversion.shape_of(kind, version))
     sprinkled = _with_nulls(data, document, shape)
     assert codec.decode_document(sprinkled) == codec.decode_document(document)
     assert codec.decode(write_json(sprinkled)) == codec.decode(write_json(document))
@@ -68,7 +68,7 @@ def test_null_in_a_field_is_absence(kind, version, data):
 @given(data=st.data())
 def test_a_field_set_to_null_is_a_field_left_out(kind, version, data):
     document = written(data, kind, version)
-    places = _struct_fields(document, inspect.type_info(versions.shape_of(kind, version)), ())
+    places = _struct_fields(document, inspect.type_info(conversion.shape_of(kind, version)), ())
     places = [place for place in places if place not in (("apiVersion",), ("kind",))]
     assume(places)
     chosen = data.draw(st.sampled_from(places))

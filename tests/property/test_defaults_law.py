@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dray.api import codec, paths
-from dray.api.defaults import DEFAULTS, NOW, with_defaults
-from dray.api.jsontext import write_json
+from dray.api import codec, field_patterns
+from dray.api.json_text import write_json
+from dray.api.strategies.defaults import DEFAULTS, NOW, with_defaults
 from tests.effort import effort
 from tests.property.strategies.api import CLOSED, objects
 
@@ -35,10 +35,10 @@ def test_only_fields_of_the_table_that_were_unset_change(kind, data):
     assert write_json(obj) == before
     bare_before, bare_after = obj, filled
     for row in DEFAULTS.get(kind.type, ()):
-        said, says = paths.found(obj, row.field), paths.found(filled, row.field)
+        said, says = field_patterns.found(obj, row.field), field_patterns.found(filled, row.field)
         assert set(said) <= set(says)
-        bare_before = paths.cleared(bare_before, row.field)
-        bare_after = paths.cleared(bare_after, row.field)
+        bare_before = field_patterns.cleared(bare_before, row.field)
+        bare_after = field_patterns.cleared(bare_after, row.field)
     assert bare_after == bare_before
 
 
@@ -53,7 +53,7 @@ def test_what_was_said_is_kept_and_what_was_not_is_the_tables_value(kind, data):
         attribute = row.field.rpartition(".")[2]
         pairs = zip(_holders(obj, row.field), _holders(filled, row.field), strict=True)
         for before, after in pairs:
-            name = paths.attribute_of(type(before), attribute)
+            name = field_patterns.attribute_of(type(before), attribute)
             said, says = getattr(before, name), getattr(after, name)
             assert says == (said or (value if row.when(after) else said))
 
@@ -65,7 +65,7 @@ def _holders(obj, pattern):
         found.append(holder)
         return holder
 
-    paths.changed(obj, pattern, note)
+    field_patterns.changed(obj, pattern, note)
     return found
 
 

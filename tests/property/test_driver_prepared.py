@@ -28,16 +28,16 @@ from dray.api.resource import (
     ResourceClaimStatus,
 )
 from dray.client.client import Client
-from dray.client.inprocess import InProcess
+from dray.client.transports.in_process import InProcess
 from dray.clock import ManualClock
 from dray.driver import Claim, Driver, Ready
 from dray.driver import metrics as m
-from dray.driver.author import Author
-from dray.driver.cdifiles import CdiFiles
-from dray.driver.kept import Entry
-from dray.driver.prepared import PLACES, Book
-from dray.driver.status import Statuses
-from dray.driver.work import Outcome, Ref, Tools, Work
+from dray.driver.async_driver import Author
+from dray.driver.preparing.cdi_files import CdiFiles
+from dray.driver.preparing.device_status import Statuses
+from dray.driver.preparing.prepared_claims import PLACES, Book
+from dray.driver.preparing.prepared_records import Entry
+from dray.driver.preparing.preparer import Outcome, Ref, Tools, Work
 from dray.telemetry.logs import silent
 from dray.telemetry.metrics import Metrics
 from tests.effort import effort

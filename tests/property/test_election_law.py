@@ -21,9 +21,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dray.client.failures import AlreadyExists, Conflict, NotFound, Unreachable
+from dray.client.errors import AlreadyExists, Conflict, NotFound, Unreachable
 from dray.client.leases import Election
-from dray.client.tempo import Tempo
+from dray.client.timing import Tempo
 from tests.effort import effort
 
 START = datetime(2026, 1, 1, tzinfo=UTC)

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dray.api.kinds import KINDS
-from dray.server.patch.applying import taken_out
-from dray.server.patch.comparing import compare, fields_of
-from dray.server.patch.fieldset import FieldSet
-from dray.server.patch.structure import structure_of
+from dray.server.patch.managed_fields.apply import taken_out
+from dray.server.patch.managed_fields.field_comparison import compare, fields_of
+from dray.server.patch.managed_fields.field_set import FieldSet
+from dray.server.patch.schema.kind_structures import structure_of
 from tests.effort import effort
 from tests.property.strategies.patches import pods
 

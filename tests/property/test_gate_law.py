@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dray.api import paths
-from dray.api.gated import GATED, drop_disabled
-from dray.api.jsontext import write_json
+from dray.api import field_patterns
+from dray.api.json_text import write_json
 from dray.api.kinds import KINDS, Kind
+from dray.api.strategies.gated_fields import GATED, drop_disabled
 from dray.gates import GATES, GateSet
 from tests.effort import effort
 from tests.property.strategies.api import documents, gate_sets, objects, without
@@ -35,7 +35,7 @@ def fields_behind(gates: GateSet, kind: Kind) -> list[str]:
 
 def lacking(obj: Any, patterns: list[str]) -> Any:
     for pattern in patterns:
-        obj = paths.cleared(obj, pattern)
+        obj = field_patterns.cleared(obj, pattern)
     return obj
 
 
@@ -60,7 +60,7 @@ def test_a_gate_that_is_off_equals_an_object_without_its_fields(gate, data):
     assert kept.object == drop_disabled(kind, bare, None, ALL_ON).object
     assert drop_disabled(kind, bare, None, gates).object is bare
     assert drop_disabled(kind, bare, None, gates).dropped == ()
-    assert all(not paths.found(kept.object, pattern) for pattern in behind)
+    assert all(not field_patterns.found(kept.object, pattern) for pattern in behind)
 
 
 @each_gate
@@ -73,7 +73,7 @@ def test_a_gate_switches_nothing_but_its_own_fields(gate, data):
     kept = drop_disabled(kind, new, None, gates)
     assert lacking(kept.object, behind) == lacking(new, behind)
     if gate not in GATED or kind.qualified_name not in GATED[gate]:
-        others = [pattern for pattern in behind if paths.found(new, pattern)]
+        others = [pattern for pattern in behind if field_patterns.found(new, pattern)]
         assert others or kept.object is new
 
 
@@ -84,7 +84,7 @@ def test_every_field_that_is_dropped_is_told(kind, data):
     new, gates = data.draw(any_of(kind)), data.draw(gate_sets())
     kept = drop_disabled(kind, new, None, gates)
     told = {field.path for field in kept.dropped}
-    there = {place for pattern in fields_behind(gates, kind) for place in paths.found(new, pattern)}
+    there = {place for pattern in fields_behind(gates, kind) for place in field_patterns.found(new, pattern)}
     # What stood inside something that was dropped went with it and is told once, by the outer field.
     assert told <= there
     assert all(any(place == path or place.startswith(path) for path in told) for place in there)
@@ -112,9 +112,12 @@ def test_what_the_old_object_used_stays(kind, data):
     gone = {field.path: field.gate for field in kept.dropped}
     for gate in GATES:
         patterns = GATED.get(gate, {}).get(kind.qualified_name, ())
-        free = gates.enabled(gate) or any(paths.found(old, pattern) for pattern in patterns)
+        free = gates.enabled(gate) or any(field_patterns.found(old, pattern) for pattern in patterns)
         for pattern in patterns:
-            left, there = set(paths.found(kept.object, pattern)), set(paths.found(new, pattern))
+            left, there = (
+                set(field_patterns.found(kept.object, pattern)),
+                set(field_patterns.found(new, pattern)),
+            )
             assert left <= there
             assert free or not left
             for place in there - left if free else ():

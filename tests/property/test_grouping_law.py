@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dray.api.core import Node, Pod
-from dray.placement.cycle import Placement, Unplaceable, place, refusals
-from dray.placement.phases import Opinion
-from dray.placement.plugins.fit import Scoring
+from dray.placement.framework import Opinion
+from dray.placement.pending_pod import Subject
+from dray.placement.plugins.node_resources_fit import Scoring
 from dray.placement.profile import Choices, Profile, profile_of
-from dray.placement.resources import NOTHING, Needs, needs_of
+from dray.placement.resource_requests import NOTHING, Needs, needs_of
+from dray.placement.scheduling_cycle import Placement, Unplaceable, place, refusals
 from dray.placement.snapshot import Snapshot
-from dray.placement.subject import Subject
 from tests.unit.placement.seats import asking, container, node, photo, pod, subject
 
 CPUS = st.sampled_from(["0", "1", "2"])

@@ -17,7 +17,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dray.api.resource import ResourceClaim
-from dray.client.informer import Informer
+from dray.client.informers.informer import Informer
 from tests.effort import effort
 from tests.unit.client.fakeapi import (
     CLAIMS,

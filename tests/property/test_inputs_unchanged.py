@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dray.api import codec, paths, shape, versions
-from dray.api.defaults import with_defaults
-from dray.api.gated import GATED
-from dray.api.jsontext import not_json, write_json
+from dray.api import codec, conversion, decode_report, field_patterns
+from dray.api.json_text import not_json, write_json
 from dray.api.kinds import KINDS, Kind
-from dray.api.validate import (
+from dray.api.strategies.defaults import with_defaults
+from dray.api.strategies.gated_fields import GATED
+from dray.api.validation import (
     validate_create,
     validate_status_update,
     validate_stored,
@@ -35,15 +35,15 @@ def exact(value: Any) -> str:
 def asked_of_documents(kind: Kind, version: str, document: dict[str, Any]) -> None:
     codec.decode_document(document)
     codec.decode_document({**document, "zzz": None, "yyy": 1})
-    shape.examine(document, versions.shape_of(kind, version))
+    decode_report.examine(document, conversion.shape_of(kind, version))
     not_json(document)
-    versions.tidied(kind, document)
-    versions.up(kind, version, document)
-    versions.down(kind, version, versions.up(kind, version, document))
+    conversion.tidied(kind, document)
+    conversion.up(kind, version, document)
+    conversion.down(kind, version, conversion.up(kind, version, document))
     for rows in GATED.values():
         for pattern in rows.get(kind.qualified_name, ()):
-            paths.found(document, pattern)
-            paths.cleared(document, pattern)
+            field_patterns.found(document, pattern)
+            field_patterns.cleared(document, pattern)
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.qualified_name)
@@ -76,6 +76,6 @@ def test_objects_are_left_as_they_were(kind, data):
     warnings_of(obj)
     for rows in GATED.values():
         for pattern in rows.get(kind.qualified_name, ()):
-            paths.cleared(obj, pattern)
+            field_patterns.cleared(obj, pattern)
     assert obj == twin
     assert write_json(obj) == before == write_json(twin)

@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from dray.server.patch import jsonpatch
+from dray.server.patch import json_patch
 from dray.server.patch.errors import PatchError
 from tests.property.strategies.patches import json_objects, names, scalars, trees
 
@@ -42,7 +42,7 @@ def places(value: Any, path: str = "") -> list[str]:
 
 
 def value_at(document: Any, path: str) -> Any:
-    for token in jsonpatch.pointer(path):
+    for token in json_patch.pointer(path):
         document = document[int(token)] if isinstance(document, list) else document[token]
     return document
 
@@ -50,27 +50,27 @@ def value_at(document: Any, path: str) -> Any:
 @given(json_objects, json_objects)
 def test_a_difference_leads_to_the_other_document(a, b):
     before = copy.deepcopy(a)
-    assert jsonpatch.apply(a, difference(a, b)) == b
+    assert json_patch.apply(a, difference(a, b)) == b
     assert a == before
 
 
 @given(json_objects, json_objects, json_objects)
 def test_two_patches_in_a_row_are_one_patch(a, b, c):
-    assert jsonpatch.apply(a, difference(a, b) + difference(b, c)) == c
+    assert json_patch.apply(a, difference(a, b) + difference(b, c)) == c
 
 
 @given(st.data(), json_objects)
 def test_what_stands_somewhere_passes_its_test(data, document):
     place = data.draw(st.sampled_from(places(document)))
     patch = [{"op": "test", "path": place, "value": value_at(document, place)}]
-    assert jsonpatch.apply(document, patch) == document
+    assert json_patch.apply(document, patch) == document
 
 
 @given(json_objects, names, trees(scalars))
 def test_what_is_added_can_be_removed(document, name, value):
     assume(name not in document)
     there, gone = {"op": "add", "path": step(name), "value": value}, {"op": "remove", "path": step(name)}
-    assert jsonpatch.apply(document, [there, gone]) == document
+    assert json_patch.apply(document, [there, gone]) == document
 
 
 @given(st.data(), json_objects)
@@ -79,7 +79,7 @@ def test_what_is_moved_can_be_moved_back(data, document):
     name = data.draw(st.sampled_from(sorted(document)))
     away = {"op": "move", "from": step(name), "path": "/elsewhere"}
     back = {"op": "move", "from": "/elsewhere", "path": step(name)}
-    assert jsonpatch.apply(document, [away, back]) == document
+    assert json_patch.apply(document, [away, back]) == document
 
 
 operations = st.fixed_dictionaries(
@@ -98,5 +98,5 @@ operations = st.fixed_dictionaries(
 def test_any_patch_is_applied_or_refused_and_changes_nothing_given(document, patch):
     before = copy.deepcopy((document, patch))
     with contextlib.suppress(PatchError):
-        assert isinstance(jsonpatch.apply(document, patch), dict)
+        assert isinstance(json_patch.apply(document, patch), dict)
     assert (document, patch) == before

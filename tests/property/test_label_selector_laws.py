@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dray.values.labels import LabelSelector, LabelSelectorError, Operator, Requirement
+from dray.values.label_selectors import LabelSelector, LabelSelectorError, Operator, Requirement
 from tests.property.strategies import values as v
 
 

@@ -16,16 +16,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from dray.allocator.contents import Contents
-from dray.allocator.pools import Page, shelves
+from dray.allocator.inventory.device_profiles import Contents
+from dray.allocator.inventory.pool_views import Page, shelves
 from dray.api.codec import decode_document
-from dray.api.jsontext import write_json
-from dray.claims import inhands, ledger
-from dray.claims.allocated import SeenClaim, SeenResult, read_claim
-from dray.claims.audit import Snapshot, Standing, examine
-from dray.claims.ledger import Books, Ruling
-from dray.claims.published import Published, is_complete, is_sound, published, read_slice
-from dray.claims.rows import Holder
+from dray.api.json_text import write_json
+from dray.claims.ledger import grants, prepared_devices
+from dray.claims.ledger.audit import Snapshot, Standing, examine
+from dray.claims.ledger.grants import Books, Ruling
+from dray.claims.ledger.published_devices import Published, is_complete, is_sound, published, read_slice
+from dray.claims.ledger.rows import Holder
+from dray.claims.ledger.stored_claims import SeenClaim, SeenResult, read_claim
 from tests.effort import effort
 from tests.unit.claims.ledgers import DRIVER, POOL, device, slice_of
 
@@ -113,7 +113,7 @@ class LedgerMachine(RuleBasedStateMachine):
         uid = f"uid-{self.births}" if old is None else old.metadata.uid
         claim = document(name, uid, asked)
         books = self.books()
-        return claim, books.ruling(ledger.grant(books, claim.holder, claim.results, self.catalogue))
+        return claim, books.ruling(grants.grant(books, claim.holder, claim.results, self.catalogue))
 
     @rule(name=st.sampled_from(CLAIMS), asked=results)
     def allocate(self, name: str, asked: list[dict[str, Any]]) -> None:
@@ -158,7 +158,7 @@ class LedgerMachine(RuleBasedStateMachine):
         if claim is None:
             return
         books = self.books()
-        ledger.release(books, claim.metadata.uid, map(ledger.device_of, claim.results))
+        grants.release(books, claim.metadata.uid, map(grants.device_of, claim.results))
         assert self.keep(books.ruling())
 
     @rule(name=st.sampled_from(CLAIMS), node=st.sampled_from(NODES))
@@ -168,14 +168,16 @@ class LedgerMachine(RuleBasedStateMachine):
         if claim is None or called in self.preparations:
             return
         books = self.books()
-        assert self.keep(books.ruling(inhands.prepare(books, called, node, claim.holder, claim.results)))
+        assert self.keep(
+            books.ruling(prepared_devices.prepare(books, called, node, claim.holder, claim.results))
+        )
         self.preparations[called] = (node, claim.holder, claim.results)
 
     @rule(name=st.sampled_from(CLAIMS), node=st.sampled_from(NODES))
     def unprepare(self, name: str, node: str) -> None:
         if self.preparations.pop(f"{node}-{name}", None) is not None:
             books = self.books()
-            inhands.free(books, f"{node}-{name}")
+            prepared_devices.free(books, f"{node}-{name}")
             assert self.keep(books.ruling())
 
     @rule(flipped=st.booleans())

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dray.api.kinds import KINDS
-from dray.server.patch import merge, strategic
+from dray.server.patch import merge_patch, strategic_merge_patch
 from tests.effort import effort
 from tests.property.strategies.patches import json_objects, maps, objects_without_null, pods
 
@@ -32,20 +32,20 @@ def difference(a: dict[str, Any], b: dict[str, Any]) -> dict[str, Any]:
 @given(json_objects, json_objects)
 def test_a_merge_patch_twice_is_once(document, patch):
     before = copy.deepcopy((document, patch))
-    once = merge.apply(document, patch)
-    assert merge.apply(once, patch) == once
+    once = merge_patch.apply(document, patch)
+    assert merge_patch.apply(once, patch) == once
     assert (document, patch) == before
 
 
 @given(objects_without_null, objects_without_null)
 def test_a_difference_leads_to_the_other_document(a, b):
-    assert merge.apply(a, difference(a, b)) == b
+    assert merge_patch.apply(a, difference(a, b)) == b
 
 
 @given(json_objects)
 def test_an_empty_patch_changes_nothing(document):
-    assert merge.apply(document, {}) == document
-    assert strategic.apply(CONFIG, document, {}) == document
+    assert merge_patch.apply(document, {}) == document
+    assert strategic_merge_patch.apply(CONFIG, document, {}) == document
 
 
 @st.composite
@@ -70,15 +70,15 @@ def strategic_patches(draw):
 @given(pods(), strategic_patches())
 def test_a_strategic_patch_twice_is_once(document, patch):
     before = copy.deepcopy((document, patch))
-    once = strategic.apply(POD, document, patch)
-    assert strategic.apply(POD, once, patch) == once
+    once = strategic_merge_patch.apply(POD, document, patch)
+    assert strategic_merge_patch.apply(POD, once, patch) == once
     assert (document, patch) == before
 
 
 @fewer
 @given(pods(), pods())
 def test_a_strategic_patch_leaves_no_item_out_and_none_twice(document, patch):
-    merged = strategic.apply(POD, document, patch)
+    merged = strategic_merge_patch.apply(POD, document, patch)
 
     def marks(pod):
         return [one["name"] for one in pod["spec"].get("containers", [])]
@@ -91,4 +91,4 @@ def test_a_strategic_patch_leaves_no_item_out_and_none_twice(document, patch):
 @given(objects_without_null, objects_without_null)
 def test_without_lists_to_merge_a_strategic_patch_is_a_merge_patch(a, b):
     patch = difference(a, b)
-    assert strategic.apply(CONFIG, a, patch) == b == merge.apply(a, patch)
+    assert strategic_merge_patch.apply(CONFIG, a, patch) == b == merge_patch.apply(a, patch)

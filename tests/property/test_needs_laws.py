@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dray.placement.resources import NOTHING, PODS, Needs, needs_of
+from dray.placement.resource_requests import NOTHING, PODS, Needs, needs_of
 from tests.unit.placement.seats import container, pod
 
 RESOURCES = ("cpu", "memory", "example.com/gpu")

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from dray.api.classic import ClassicClaim, ClassicClaimStatus
-from dray.api.classic.resourceclaim import ALLOCATED, PENDING, REALLOCATE
-from dray.placement.negotiation import ClassicAction, Ready, declined_by, offer_of, outcome
-from dray.placement.phases import Opinion
-from dray.placement.plugins.classic import ClassicResources, next_step, post_filter
-from dray.values.nodeselector import for_node
+from dray.api.classic.resource_claim import ALLOCATED, PENDING, REALLOCATE
+from dray.placement.classic_negotiation import ClassicAction, Ready, declined_by, offer_of, outcome
+from dray.placement.framework import Opinion
+from dray.placement.plugins.classic_resources import ClassicResources, next_step, post_filter
+from dray.values.node_selectors import for_node
 from tests.effort import effort
 from tests.unit.placement.classics import classic, seat, subject
 

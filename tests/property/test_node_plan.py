@@ -18,12 +18,12 @@ import msgspec
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from dray.node import plan
-from dray.node.answers import Ready
-from dray.node.drivers import Failure, Fault, PreparedDevice, PrepareOutcome
-from dray.node.plan import Call, Driver, Wanted
-from dray.node.record import DeviceKey, DriverPart, Record, Stage, User
-from dray.node.shortfall import readiness
+from dray.node.claims import plan
+from dray.node.claims.outcomes import Ready
+from dray.node.claims.plan import Call, Driver, Wanted
+from dray.node.claims.readiness import readiness
+from dray.node.claims.record import DeviceKey, DriverPart, Record, Stage, User
+from dray.node.plugins.driver_interface import Failure, Fault, PreparedDevice, PrepareOutcome
 from tests.effort import effort
 
 DRIVERS = (Driver("a", False), Driver("b", False), Driver("c", True))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import given
 
-from dray.values.nodeselector import NodeSelector, Unmergeable, faults, for_node
+from dray.values.node_selectors import NodeSelector, Unmergeable, faults, for_node
 from tests.property.strategies import values as v
 
 

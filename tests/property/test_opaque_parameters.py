@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 
 from dray.api import codec
-from dray.api.jsontext import read_json, write_json
+from dray.api.json_text import read_json, write_json
 from tests.property.strategies.api import json_values
 
 PARAMETERS = "@"

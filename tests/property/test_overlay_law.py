@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from msgspec.structs import replace
 
-from dray.allocator.admit import Admission
-from dray.allocator.usage import Usage
+from dray.allocator.feature_gates import Admission
+from dray.allocator.inventory.usage import Usage
 from dray.api.core import Pod
 from dray.api.meta import ObjectMeta
 from dray.api.resource import (
@@ -32,10 +32,10 @@ from dray.api.resource import (
     ResourceSliceSpec,
 )
 from dray.gates import GateSet
-from dray.placement.resources import NOTHING, Needs, needs_of
+from dray.placement.resource_requests import NOTHING, Needs, needs_of
 from dray.placement.snapshot import Likeness, Seat, Snapshot
-from dray.scheduler.claimbook import version
-from dray.scheduler.overlay import Overlay
+from dray.scheduler.assume_cache import version
+from dray.scheduler.cache import Overlay
 from tests.effort import effort
 from tests.unit.placement.seats import asking, node
 

@@ -17,23 +17,23 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from dray.allocator.admit import Admission
 from dray.allocator.allocate import Allocated, allocate
-from dray.allocator.running import TimeLimit
-from dray.allocator.stock import Stock
-from dray.allocator.usage import Usage
+from dray.allocator.feature_gates import Admission
+from dray.allocator.inventory.device_inventory import Stock
+from dray.allocator.inventory.usage import Usage
+from dray.allocator.search.resumable import TimeLimit
 from dray.api.core import Node, Pod
 from dray.api.meta import ObjectMeta
 from dray.api.resource import AllocationResult, ResourceClaim, ResourceSlice
 from dray.errors import AllocationFault
-from dray.placement.cycle import Placement, Unplaceable, place, refusals
-from dray.placement.plugins.devices import Devices
+from dray.placement.device_searches import Searches
+from dray.placement.pending_pod import Subject
+from dray.placement.plugins.dynamic_resources import Devices
 from dray.placement.profile import Profile, Weighed
-from dray.placement.resources import NOTHING
-from dray.placement.searches import Searches
+from dray.placement.resource_requests import NOTHING
+from dray.placement.scheduling_cycle import Placement, Unplaceable, place, refusals
 from dray.placement.snapshot import Snapshot
-from dray.placement.subject import Subject
-from dray.scheduler.overlay import Overlay
+from dray.scheduler.cache import Overlay
 from tests.brute import making as make
 from tests.brute.problem import Problem
 from tests.brute.toyjudge import judged

@@ -14,7 +14,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from dray.api.defaults import with_defaults
 from dray.api.resource import (
     Counter,
     CounterSet,
@@ -23,10 +22,11 @@ from dray.api.resource import (
     DeviceTaint,
     ResourceSlice,
 )
-from dray.api.validate import validate_create, validate_update
+from dray.api.strategies.defaults import with_defaults
+from dray.api.validation import validate_create, validate_update
 from dray.driver.devices import Pool, Slice
-from dray.driver.layout import Stood, laid_out
-from dray.driver.pools import Home, Offer, Plan, offer_of, planned, with_gone
+from dray.driver.publishing.layout import Stood, laid_out
+from dray.driver.publishing.pool_plan import Home, Offer, Plan, offer_of, planned, with_gone
 from dray.values.quantity import Quantity
 
 HOME = Home("gpu.example.com", "node-a", "node")

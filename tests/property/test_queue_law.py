@@ -15,11 +15,11 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from msgspec.structs import replace
 
 from dray.api.core import Pod
-from dray.client.tempo import Tempo
+from dray.client.timing import Tempo
 from dray.clock import ManualClock
-from dray.placement.verdicts import Signal, Topic, Verdict
-from dray.scheduler.entry import PENDING, Entry, Place
+from dray.placement.rejections import Signal, Topic, Verdict
 from dray.scheduler.queue import Queue
+from dray.scheduler.queued_pod import PENDING, Entry, Place
 from tests.effort import effort
 from tests.unit.scheduler.waiting import pod, recorded
 

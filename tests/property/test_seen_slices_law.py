@@ -12,15 +12,15 @@ from weakref import WeakValueDictionary
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dray.allocator.contents import Contents
-from dray.allocator.pools import Page, Shelf, in_order, shelves
-from dray.allocator.stock import Stock
-from dray.allocator.usage import Usage
+from dray.allocator.inventory.device_inventory import Stock
+from dray.allocator.inventory.device_profiles import Contents
+from dray.allocator.inventory.pool_views import Page, Shelf, in_order, shelves
+from dray.allocator.inventory.usage import Usage
 from dray.api.core import Node
-from dray.api.devicesharing import DeviceSharing
-from dray.api.jsontext import write_json
+from dray.api.devices.interning import DeviceSharing
+from dray.api.json_text import write_json
 from dray.api.resource import ResourceSlice
-from dray.values.nodeselector import NODE_NAME, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
+from dray.values.node_selectors import NODE_NAME, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
 from tests.brute import making as make
 from tests.brute.toyjudge import judged
 from tests.effort import effort

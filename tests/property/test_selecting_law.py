@@ -7,14 +7,14 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dray.allocator.options import options_of
-from dray.allocator.reasons import Reason
-from dray.allocator.selectors import Selectors
-from dray.allocator.stock import Stock
-from dray.allocator.usage import Usage
-from dray.allocator.wants import Want, ask_of
-from dray.api.deviceenv import Selector, compile_stored, prepare
-from dray.api.devicevalue import is_plain
+from dray.allocator.inventory.device_inventory import Stock
+from dray.allocator.inventory.selector_evaluator import Selectors
+from dray.allocator.inventory.usage import Usage
+from dray.allocator.refusals import Reason
+from dray.allocator.requests import Want, ask_of
+from dray.allocator.search.candidates import options_of
+from dray.api.devices.device_cel import Selector, compile_stored, prepare
+from dray.api.devices.device_value import is_plain
 from dray.api.resource import Device, DeviceAttribute, DeviceCapacity, ListAttribute
 from dray.values.quantity import Quantity
 from tests.brute.making import claim, device_class, node, published, request

@@ -14,14 +14,14 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from msgspec.structs import replace
 
-from dray.allocator.stock import Shape, Stock
-from dray.allocator.usage import Usage
+from dray.allocator.inventory.device_inventory import Shape, Stock
+from dray.allocator.inventory.usage import Usage
 from dray.api.core import Node, Pod, PodStatus
 from dray.api.meta import ObjectMeta
 from dray.api.resource import AllocationResult, ResourceClaim, ResourceSlice
-from dray.placement.resources import NOTHING, Needs, needs_of
+from dray.placement.resource_requests import NOTHING, Needs, needs_of
 from dray.placement.snapshot import Snapshot
-from dray.scheduler.overlay import Overlay
+from dray.scheduler.cache import Overlay
 from tests.brute import making as make
 from tests.brute.toyjudge import judged
 from tests.effort import effort

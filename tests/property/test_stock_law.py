@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dray.allocator.stock import Stock
-from dray.allocator.usage import Usage
+from dray.allocator.inventory.device_inventory import Stock
+from dray.allocator.inventory.usage import Usage
 from dray.api.core import Node
 from dray.api.meta import ObjectMeta
 from dray.api.resource import (

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dray.allocator.reasons import Reason
+from dray.allocator.refusals import Reason
 from dray.api.resource import DeviceAttribute, DeviceTaint
 from tests.brute.making import (
     asking,

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from dray.allocator.allocate import survey
-from dray.allocator.beats import Exhausted, Solved
-from dray.allocator.pools import Page
-from dray.allocator.reasons import Reason
+from dray.allocator.inventory.pool_views import Page
+from dray.allocator.refusals import Reason
+from dray.allocator.search.trace import Exhausted, Solved
 from dray.api.codec import encode
 from dray.gates import GateSet
 from dray.lint import crosscheck, inspect

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import pytest
 
-from dray.allocator.beats import Faulted
-from dray.allocator.reasons import Reason
-from dray.allocator.wants import ask_of
-from dray.api.validate import validate_create
+from dray.allocator.refusals import Reason
+from dray.allocator.requests import ask_of
+from dray.allocator.search.trace import Faulted
+from dray.api.validation import validate_create
 from dray.errors import AllocationFault
 from tests.brute.asking import claim_config, class_config
 from tests.brute.laws import results_of

@@ -14,10 +14,10 @@ import pytest
 from dray.api.meta import ObjectMeta
 from dray.api.preparation import Preparation, PreparationSpec, PreparedClaim
 from dray.api.resource import ResourceClaim, ResourceClaimTemplate
-from dray.claims.naming import ENTRY_ANNOTATION, FINALIZER
-from dray.client.changes import MergePatch
+from dray.claims.claim_names import ENTRY_ANNOTATION, FINALIZER
 from dray.client.client import Client, Deletion
-from dray.client.failures import Conflict
+from dray.client.errors import Conflict
+from dray.client.patches import MergePatch
 from tests.contract.controlled import (
     CONTROLLER,
     POD,

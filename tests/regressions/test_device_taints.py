@@ -7,13 +7,13 @@ from typing import Any
 from dray.api.core import Pod
 from dray.api.meta import Condition
 from dray.api.resource import DeviceTaintRule, ResourceSlice
-from dray.client.caller import Habits
-from dray.client.changes import JsonPatch, MergePatch
 from dray.client.client import Client
-from dray.client.failures import NotFound, Unreachable
+from dray.client.errors import NotFound, Unreachable
+from dray.client.patches import JsonPatch, MergePatch
+from dray.client.rest_client import Habits
 from dray.client.transport import Request
 from dray.clock import SystemClock, timestamp
-from dray.controllers.controllers import Choices
+from dray.controllers.runner import Choices
 from tests.contract.controlled import CONTROLLER, POD, World, by_name, by_template, claim, pod
 from tests.contract.documents import resource_slice
 from tests.contract.lagging import Lagging

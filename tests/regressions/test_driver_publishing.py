@@ -12,7 +12,7 @@ from dray.api.resource import ResourceSlice
 from dray.client.client import Client
 from dray.client.transport import Reply, Request
 from dray.driver import Pool, Reach, device
-from dray.driver.publish import GONE, Publisher
+from dray.driver.publishing.publisher import GONE, Publisher
 from dray.store.memory import MemoryStore
 from tests.unit.driver.served import DRIVER, Served, Way, as_driver, kept, served, until
 

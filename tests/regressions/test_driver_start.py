@@ -12,9 +12,9 @@ import pytest
 
 from dray.client.client import Client
 from dray.driver import Kit, KitChoices
-from dray.driver.serve import sockets_of
+from dray.driver.service.grpc_servers import sockets_of
 from dray.errors import InputError
-from dray.wire.sockets import LONGEST
+from dray.wire.unix_sockets import LONGEST
 from tests.unit.driver.onnode import DRIVER, NODE, Gpu, on_node
 
 LONG = f"{'a' * 51}.example.com"

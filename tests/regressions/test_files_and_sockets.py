@@ -14,19 +14,19 @@ from pathlib import Path
 
 import pytest
 
-from dray.cluster.machines import _room_for_sockets
-from dray.cluster.nodes import NodeOptions, runtime_of
-from dray.driver.cdifiles import CdiFiles
-from dray.driver.kept import Entry
-from dray.driver.prepared import Book
-from dray.driver.serve import sockets_of
+from dray.cluster.local.nodes import _room_for_sockets
+from dray.cluster.services.node_agents import NodeOptions, runtime_of
+from dray.driver.preparing.cdi_files import CdiFiles
+from dray.driver.preparing.prepared_claims import Book
+from dray.driver.preparing.prepared_records import Entry
+from dray.driver.service.grpc_servers import sockets_of
 from dray.durable import Damaged, read_whole, write_whole
 from dray.errors import InputError
-from dray.node.checkpoint import FILE, Checkpoint, Lost
-from dray.node.identity import shown_by
-from dray.node.record import Record
-from dray.node.runtime.process import ProcessRuntime
-from dray.wire.sockets import claim_directory
+from dray.node.claims.checkpoint import FILE, Checkpoint, Lost
+from dray.node.claims.record import Record
+from dray.node.containers.runtime.process import ProcessRuntime
+from dray.node.server.authentication import shown_by
+from dray.wire.unix_sockets import claim_directory
 from tests.unit.driver.onnode import DRIVER, Node, on_node
 from tests.unit.node.doorway import Place, place
 from tests.unit.node.stage import Stage, container, played, pod

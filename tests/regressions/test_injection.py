@@ -15,26 +15,26 @@ from hypothesis import given
 from hypothesis import strategies as some
 from prometheus_client.parser import text_string_to_metric_families
 
-from dray.cli import status
-from dray.cli.report import flat
+from dray.cli.commands.operations import status
+from dray.cli.output.text import flat
 from dray.client.client import Client
 from dray.clock import ManualClock
-from dray.cluster.overview import NodeUse, Overview, PoolUse, SeatedPod
+from dray.cluster.live.overview import NodeUse, Overview, PoolUse, SeatedPod
 from dray.driver import Driver, Ready, device
 from dray.driver.base import Got
-from dray.driver.cdifiles import CdiFiles, safe_name
-from dray.driver.commands import COMMANDS
-from dray.driver.running import Kit, KitChoices
+from dray.driver.preparing.cdi_files import CdiFiles, safe_name
+from dray.driver.service.commands import COMMANDS
+from dray.driver.service.driver_service import Kit, KitChoices
 from dray.errors import InputError
-from dray.node import measures
-from dray.node.logs import Wanted, log_path, read_log
-from dray.node.measures import Metrics
-from dray.node.replies import plain
-from dray.node.runtime.base import ContainerId, Launch, NotStarted
-from dray.node.runtime.keeper.log import Log as ContainerLog
-from dray.node.runtime.process import ProcessRuntime
+from dray.node import agent_metrics
+from dray.node.agent_metrics import Metrics
+from dray.node.containers.log_reader import Wanted, log_path, read_log
+from dray.node.containers.runtime.base import ContainerId, Launch, NotStarted
+from dray.node.containers.runtime.process import ProcessRuntime
+from dray.node.containers.runtime.shim.log import Log as ContainerLog
+from dray.node.plugins.driver_replies import plain
 from dray.telemetry.logs import Log
-from dray.wire.services import DRA_V1, Stub
+from dray.wire.grpc_services import DRA_V1, Stub
 from tests.unit.driver.onnode import on_node
 
 HOSTILE = (
@@ -210,7 +210,7 @@ def test_s10_status_shows_as_many_lines_as_there_are_things(text: str) -> None:
 @pytest.mark.parametrize("text", HOSTILE)
 def test_s10_labels_of_metrics_come_back_as_they_were(text: str) -> None:
     metrics = Metrics()
-    metrics.ask(measures.IN_USE, lambda: [((text,), 3.0)])
+    metrics.ask(agent_metrics.IN_USE, lambda: [((text,), 3.0)])
     families = text_string_to_metric_families(metrics.render().decode())
     found = [sample for family in families for sample in family.samples if text in sample.labels.values()]
     assert [sample.value for sample in found] == [3.0]

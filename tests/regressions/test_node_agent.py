@@ -11,9 +11,9 @@ import asyncio
 import pytest
 
 from dray.api.resource import ResourceClaim
-from dray.client.changes import MergePatch
-from dray.node.answers import Ready
-from dray.node.record import Stage
+from dray.client.patches import MergePatch
+from dray.node.claims.outcomes import Ready
+from dray.node.claims.record import Stage
 from tests.contract.controlled import by_template, pod, template
 from tests.contract.documents import claim, owner, resource_slice
 from tests.contract.offices import GPU, NIC, NODE, POD, Site, result, site, why

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 import grpc
 import pytest
 
-from dray.node.drivers import NO_ENTRY, ClaimRef, DriverLine, Failure, Fault, PreparedDevice
+from dray.node.plugins.driver_interface import NO_ENTRY, ClaimRef, DriverLine, Failure, Fault, PreparedDevice
 from tests.e2e.plain_driver import PlainDriver
 from tests.e2e.processes import Process
 from tests.unit.node.doorway import GRACE, NAME, Place, place, until

@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 
-from dray.api.jsontext import write_json
-from dray.client.changes import MergePatch
+from dray.api.json_text import write_json
+from dray.client.patches import MergePatch
 from dray.clock import SystemClock
-from dray.node.drivers import DeviceHealth
-from dray.node.runtime.process import ProcessRuntime
+from dray.node.containers.runtime.process import ProcessRuntime
+from dray.node.plugins.driver_interface import DeviceHealth
 from dray.telemetry.logs import Log
 from tests.unit.node.stage import NODE, POD, Document, Stage, ToyDriver, container, played, pod, until
 

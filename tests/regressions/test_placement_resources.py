@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dray.placement.resources import needs_of
+from dray.placement.resource_requests import needs_of
 from dray.values.quantity import NANOS
 from tests.unit.placement.seats import container, pod
 

@@ -14,14 +14,14 @@ from typing import Any
 
 import pytest
 
-from dray.allocator.usage import Usage
+from dray.allocator.inventory.usage import Usage
 from dray.api.resource import ResourceClaim
-from dray.client.changes import MergePatch
-from dray.client.failures import ServerFault
+from dray.client.errors import ServerFault
+from dray.client.patches import MergePatch
 from dray.client.transport import Request
-from dray.scheduler.claimbook import ClaimBook, version
-from dray.scheduler.loop import Scheduler
+from dray.scheduler.assume_cache import ClaimBook, version
 from dray.scheduler.queue import Terms
+from dray.scheduler.scheduling_loop import Scheduler
 from tests.contract.controlled import by_name, by_template, pod
 from tests.contract.documents import allocation, consumer
 from tests.contract.scheduled import (

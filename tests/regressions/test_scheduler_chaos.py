@@ -15,14 +15,14 @@ from typing import Any
 
 import pytest
 
-from dray.allocator.usage import Usage
+from dray.allocator.inventory.usage import Usage
 from dray.api.core import Pod
-from dray.client.failures import Conflict, NotFound, ServerTimeout, Unreachable
+from dray.client.errors import Conflict, NotFound, ServerTimeout, Unreachable
 from dray.client.transport import Request
-from dray.placement.cycle import Placement, place
+from dray.placement.pending_pod import Subject
 from dray.placement.profile import profile_of
-from dray.placement.subject import Subject
-from dray.scheduler.loop import Scheduler
+from dray.placement.scheduling_cycle import Placement, place
+from dray.scheduler.scheduling_loop import Scheduler
 from tests.contract.controlled import by_name, by_template, pod
 from tests.contract.scheduled import Place, asks, devices_in, exactly, impatient
 from tests.contract.scheduled import place as placed

@@ -6,12 +6,12 @@ import asyncio
 from typing import Any
 
 from dray.api.resource import DeviceClass, ResourceClaim
-from dray.claims.naming import ENTRY_ANNOTATION
-from dray.client.changes import MergePatch
+from dray.claims.claim_names import ENTRY_ANNOTATION
 from dray.client.client import Deletion
-from dray.placement.cycle import Unplaceable
-from dray.scheduler.entry import Entry
+from dray.client.patches import MergePatch
+from dray.placement.scheduling_cycle import Unplaceable
 from dray.scheduler.metrics import Result
+from dray.scheduler.queued_pod import Entry
 from tests.contract.controlled import POD, by_name, by_template, pod
 from tests.contract.documents import claim, owner
 from tests.contract.scheduled import Place, asks, devices_in, devices_of, exactly, impatient, node, place

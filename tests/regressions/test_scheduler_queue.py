@@ -22,10 +22,10 @@ from dray.api.resource import (
     ResourceSlice,
     ResourceSliceSpec,
 )
-from dray.placement.subject import ClaimsSeen, subject_of
-from dray.placement.verdicts import Signal, Topic, Verdict
-from dray.scheduler.entry import Place
-from dray.scheduler.hints import signals_of
+from dray.placement.pending_pod import ClaimsSeen, subject_of
+from dray.placement.rejections import Signal, Topic, Verdict
+from dray.scheduler.queued_pod import Place
+from dray.scheduler.queueing_hints import signals_of
 from tests.unit.scheduler.waiting import Room, pod, recorded
 
 META = ObjectMeta(name="gpu", namespace="ns", uid="1")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dray.client.changes import MergePatch
-from dray.client.failures import ServerTimeout, Unreachable
+from dray.client.errors import ServerTimeout, Unreachable
+from dray.client.patches import MergePatch
 from dray.client.transport import Request
 from tests.contract.controlled import by_name, pod
 from tests.contract.scheduled import NODE, asks, devices_in, devices_of, exactly, impatient, place

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from dray.api.kinds import known_kind
-from dray.server import cache as caches
-from dray.server.cache import Cache
-from dray.server.call import Call, Request, User
-from dray.server.drafts import Draft
-from dray.server.failures import Failure
-from dray.server.held import key
-from dray.server.registry import Keep, Registry
+from dray.server.http.errors import Failure
+from dray.server.http.requests import Call, Request, User
+from dray.server.objects.pending_object import Draft
+from dray.server.objects.stored_object import key
+from dray.server.registry.object_registry import Keep, Registry
+from dray.server.watch import cache as caches
+from dray.server.watch.cache import Cache
 from dray.store import Batch, Page, Put
 from dray.store.errors import Compacted, StoreError
 from dray.store.memory import MemoryStore

@@ -11,19 +11,19 @@ from typing import Any
 
 import pytest
 
-import dray.allocator.stock as stocking
-from dray.allocator.admit import Admission
+import dray.allocator.inventory.device_inventory as stocking
 from dray.allocator.allocate import survey
-from dray.allocator.beats import Exhausted, Solved
-from dray.allocator.board import Board
-from dray.allocator.leftover import left_of
-from dray.allocator.pools import Page
-from dray.allocator.search import search
-from dray.allocator.stock import Stock
-from dray.allocator.usage import Usage
-from dray.allocator.wants import ask_of
-from dray.api.gated import drop_disabled
+from dray.allocator.feature_gates import Admission
+from dray.allocator.inventory.device_inventory import Stock
+from dray.allocator.inventory.pool_views import Page
+from dray.allocator.inventory.remainder import left_of
+from dray.allocator.inventory.usage import Usage
+from dray.allocator.partial_solution import Board
+from dray.allocator.requests import ask_of
+from dray.allocator.search.backtracking import search
+from dray.allocator.search.trace import Exhausted, Solved
 from dray.api.kinds import kind_of_type
+from dray.api.strategies.gated_fields import drop_disabled
 from dray.gates import GATES, GateSet
 from tests.brute.laws import Bench, answer_of, results_of, stock_of
 from tests.brute.making import (

@@ -41,16 +41,16 @@ from typing import Any
 import msgspec
 import yaml
 
-from dray.allocator.admit import Admission
 from dray.allocator.allocate import Allocated, allocate
-from dray.allocator.search import search
-from dray.allocator.stock import Stock
-from dray.allocator.usage import Usage
+from dray.allocator.feature_gates import Admission
+from dray.allocator.inventory.device_inventory import Stock
+from dray.allocator.inventory.usage import Usage
+from dray.allocator.requests import ask_of, named
+from dray.allocator.search.backtracking import search
 from dray.allocator.verify import Given, verify
-from dray.allocator.wants import ask_of, named
 from dray.api.codec import encode
 from dray.api.core import Node
-from dray.api.deviceenv import Selector, compile_selector
+from dray.api.devices.device_cel import Selector, compile_selector
 from dray.api.meta import ObjectMeta
 from dray.api.resource import (
     AllocationResult,
@@ -60,11 +60,11 @@ from dray.api.resource import (
     ResourceClaimStatus,
     ResourceSlice,
 )
-from dray.api.validate import validate_create, validate_status_update, validate_stored
+from dray.api.validation import validate_create, validate_status_update, validate_stored
 from dray.errors import AllocationFault
 from dray.explain import Diagnosis, Verdict, diagnose, of_fault, render_text
 from dray.explain.diagnosis import Account, DeviceName
-from dray.explain.text import hint_text
+from dray.explain.rendering.text import hint_text
 from tests.scenes import allocator_words as words
 from tests.scenes.allocator_words import DRIVER, Document, SceneError
 from tests.tables import table

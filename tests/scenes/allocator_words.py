@@ -28,7 +28,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from dray.api.codec import decode_document
-from dray.api.defaults import with_defaults
+from dray.api.strategies.defaults import with_defaults
 
 DRIVER = "gpu.example.com"
 NAMESPACE = "ml"

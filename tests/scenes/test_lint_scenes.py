@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from dray.cli.report import in_order
+from dray.cli.output.text import in_order
 from dray.gates import GateSet
 from dray.lint import Finding, crosscheck, inspect, settled
 from dray.manifests import Source, read

@@ -21,9 +21,9 @@ from typing import Any
 import pytest
 
 from dray.api.core import Pod
-from dray.placement.cycle import Placement, Unplaceable, place, refusals
 from dray.placement.profile import profile_of, read_choices
-from dray.placement.resources import NOTHING, needs_of
+from dray.placement.resource_requests import NOTHING, needs_of
+from dray.placement.scheduling_cycle import Placement, Unplaceable, place, refusals
 from dray.placement.snapshot import Snapshot
 from tests.tables import table
 from tests.unit.placement.seats import container, node, photo, pod, subject

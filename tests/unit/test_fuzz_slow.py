@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from dray.allocator.beats import Exhausted, Solved
+from dray.allocator.search.trace import Exhausted, Solved
 from tests.fuzz_slow.__main__ import CASES
 from tests.fuzz_slow.climb import measure, walk
 from tests.fuzz_slow.recipes import FAMILIES, build, draw_recipe, mutate, read_recipe

@@ -13,15 +13,15 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from dray.driver.cdifiles import CdiFiles
-from dray.driver.kept import Answer, Entry, KeptDevice, KeptSetting
-from dray.driver.kept import Stage as Kept
-from dray.driver.prepared import Book
-from dray.node.checkpoint import FILE, Checkpoint
-from dray.node.drivers import PreparedDevice
-from dray.node.plan import awakened
-from dray.node.pods import PAUSED
-from dray.node.record import DeviceKey, DriverPart, Held, Record, Stage, User
+from dray.driver.preparing.cdi_files import CdiFiles
+from dray.driver.preparing.prepared_claims import Book
+from dray.driver.preparing.prepared_records import Answer, Entry, KeptDevice, KeptSetting
+from dray.driver.preparing.prepared_records import Stage as Kept
+from dray.node.claims.checkpoint import FILE, Checkpoint
+from dray.node.claims.plan import awakened
+from dray.node.claims.record import DeviceKey, DriverPart, Held, Record, Stage, User
+from dray.node.plugins.driver_interface import PreparedDevice
+from dray.node.pods.supervisor import PAUSED
 from tests.outside import ROOT
 
 GOLDEN = ROOT / "tests" / "golden" / "state-v1"

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from dray.driver import ClassicClaim, ClassicDriver, Ready, run
-from dray.driver.classic import Allocated, ClassicController, Held, Need
+from dray.driver.classic.controller import Allocated, ClassicController, Held, Need
 from dray_examples.env.driver import PREFIXES, Variables
 
 NAME: Final = "classic-env.example.com"

@@ -21,8 +21,8 @@ import msgspec
 
 from dray.client.connect import connected
 from dray.driver import ClassicClaim, ClassicDriver, Ready, run
-from dray.driver.classic import Allocated, ClassicController, Held, Need, Unavailable
-from dray.driver.inventory import tell
+from dray.driver.classic.controller import Allocated, ClassicController, Held, Need, Unavailable
+from dray.driver.classic.inventory import tell
 
 NAME: Final = "fpga.example.com"
 NAMESPACE: Final = "fpga-system"

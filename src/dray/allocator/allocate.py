@@ -13,12 +13,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import msgspec
 
-from dray.allocator.assemble import assemble
-from dray.allocator.beats import Ending, GaveUp, Solved
-from dray.allocator.running import NO_BUDGET, RunningSearch, TimeLimit, begin
-from dray.allocator.search import BUDGET
-from dray.allocator.stock import Shape, Stock, View
-from dray.allocator.wants import Ask, ask_of
+from dray.allocator.allocation_results import assemble
+from dray.allocator.inventory.device_inventory import Shape, Stock, View
+from dray.allocator.requests import Ask, ask_of
+from dray.allocator.search.backtracking import BUDGET
+from dray.allocator.search.resumable import NO_BUDGET, RunningSearch, TimeLimit, begin
+from dray.allocator.search.trace import Ending, GaveUp, Solved
 from dray.api.core import Node
 from dray.api.resource import AllocationResult, ResourceClaim
 

@@ -20,11 +20,11 @@ from typing import Any
 
 import msgspec
 
-from dray.api import versions
+from dray.api import conversion
+from dray.api.decode_report import UnknownField, examine, json_name
 from dray.api.fields import FieldError
-from dray.api.jsontext import ENCODER, not_json, read_json, surely_json, write_json
+from dray.api.json_text import ENCODER, not_json, read_json, surely_json, write_json
 from dray.api.kinds import KINDS, Kind, kind_of, kind_of_type
-from dray.api.shape import UnknownField, examine, json_name
 from dray.errors import DecodeError
 from dray.values.quantity import Quantity, QuantityError
 
@@ -116,7 +116,7 @@ def decode(data: bytes) -> Decoded:
 def _open(kind: Kind, data: bytes) -> Decoded:
     """An object of an open kind whose text holds nothing strange."""
     document = read_json(data)
-    given = versions.tidied(kind, document)
+    given = conversion.tidied(kind, document)
     if given is not document or document["kind"] != kind.name:
         return decode_document(document)
     return Decoded(kind, kind.version, _decoder(kind.type).decode(data), (), document)
@@ -130,7 +130,7 @@ def decode_kept(kind: Kind, data: bytes) -> Any:
     """The struct of an object that a server wrote, in the internal version; what it wrote it had checked."""
     try:
         if kind.name == "Pod" and any(text in data for text in _OLD_SPELLINGS):
-            data = ENCODER.encode(versions.tidied(kind, read_json(data)))
+            data = ENCODER.encode(conversion.tidied(kind, read_json(data)))
         return _decoder(kind.type).decode(data)
     except msgspec.MsgspecError:
         return decode_document(read_json(data)).object
@@ -149,7 +149,7 @@ def _tidied_text(kind: Kind, document: Mapping[str, Any]) -> tuple[Mapping[str, 
     text = ENCODER.encode(document)
     if kind.name != "Pod" or not any(old in text for old in _OLD_SPELLINGS):
         return document, text
-    tidied = versions.tidied(kind, document)
+    tidied = conversion.tidied(kind, document)
     return tidied, text if tidied is document else ENCODER.encode(tidied)
 
 
@@ -164,20 +164,20 @@ def decode_document(document: Any, *, sound: bool = False) -> Decoded:
     strange = [] if sound else not_json(document)
     if strange:
         raise _unreadable(kind, version, strange)
-    shape = versions.shape_of(kind, version)
+    shape = conversion.shape_of(kind, version)
     kept = document if kind.open else None
     try:
         given, text = _tidied_text(kind, document)
         obj = _decoder(shape).decode(text)
         if version != kind.version:
-            obj = _decoder(kind.type).decode(ENCODER.encode(versions.up(kind, version, given)))
+            obj = _decoder(kind.type).decode(ENCODER.encode(conversion.up(kind, version, given)))
         return Decoded(kind, version, obj, (), kept)
     except (msgspec.MsgspecError, TypeError, ValueError, ArithmeticError):
         pass  # the careful way says what is wrong, completely
-    fitted, found = examine(versions.tidied(kind, document), shape)
+    fitted, found = examine(conversion.tidied(kind, document), shape)
     if found.wrong:
         raise _unreadable(kind, version, found.wrong)
-    obj = _decoder(kind.type).decode(write_json(versions.up(kind, version, fitted)))
+    obj = _decoder(kind.type).decode(write_json(conversion.up(kind, version, fitted)))
     return Decoded(kind, version, obj, tuple(found.unknown), kept)
 
 
@@ -204,4 +204,4 @@ def to_document(obj: msgspec.Struct, version: str | None = None) -> dict[str, An
         raise DecodeError(
             f"{kind.name} is not served in `{version}`; expected one of {', '.join(kind.versions)}"
         )
-    return versions.down(kind, version, document)
+    return conversion.down(kind, version, document)

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from dray.api import admission, bystanders, classic, core, resource
+from dray.api import admission, classic, core, opaque_kinds, resource
 from dray.api.preparation import Preparation
 from dray.errors import DecodeError
 
@@ -69,7 +69,7 @@ _ALL = ("v1", "v1beta2", "v1beta1")
 _ALPHA = ("v1alpha1",)
 
 
-def _kept(row: bystanders.Bystander, view: type[msgspec.Struct], *, namespaced: bool) -> Kind:
+def _kept(row: opaque_kinds.Bystander, view: type[msgspec.Struct], *, namespaced: bool) -> Kind:
     """The row of a kind that is kept and not looked into."""
     return Kind(
         row.group,
@@ -179,8 +179,8 @@ KINDS: tuple[Kind, ...] = (
         namespaced=False,
     ),
     Kind(_OURS, "Preparation", "preparations", Preparation, _ALPHA, namespaced=False),
-    *(_kept(row, core.Bystander, namespaced=True) for row in bystanders.IN_NAMESPACES),
-    *(_kept(row, core.ClusterBystander, namespaced=False) for row in bystanders.IN_THE_CLUSTER),
+    *(_kept(row, core.Bystander, namespaced=True) for row in opaque_kinds.IN_NAMESPACES),
+    *(_kept(row, core.ClusterBystander, namespaced=False) for row in opaque_kinds.IN_THE_CLUSTER),
 )
 
 _BY_NAME: Mapping[tuple[str, str], Kind] = MappingProxyType({(kind.group, kind.name): kind for kind in KINDS})

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from dray.api.jsontext import MAX_DEPTH, not_json, read_json, write_json
+from dray.api.json_text import MAX_DEPTH, not_json, read_json, write_json
 from dray.errors import DecodeError
 
 Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]

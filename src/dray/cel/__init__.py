@@ -8,9 +8,9 @@ package.
 
 from __future__ import annotations
 
-from dray.cel.env import Env, Measured, Program, Variable
+from dray.cel.environment import Env, Measured, Program, Variable
 from dray.cel.faults import CompileFault, EvalFault, FaultKind, Stage
-from dray.cel.reads import Read
+from dray.cel.syntax.variable_reads import Read
 
 __all__ = [
     "CompileFault",

@@ -23,7 +23,7 @@ from typing import Final
 from dray.api.classic import ClassicClaim
 from dray.api.core import Pod, PodResourceClaim
 from dray.api.resource import ResourceClaim, ResourceClaimTemplate
-from dray.claims import naming, reservation
+from dray.claims import claim_names, reservation
 from dray.claims.actions import (
     Action,
     AnyClaim,
@@ -36,7 +36,7 @@ from dray.claims.actions import (
     Tell,
 )
 
-FINALIZER: Final = naming.FINALIZER
+FINALIZER: Final = claim_names.FINALIZER
 
 
 @dataclass(frozen=True)
@@ -83,15 +83,15 @@ def _made(pod: Pod, entry: PodResourceClaim, around: Surroundings) -> ResourceCl
         return _inline(pod, entry, around)
     if entry.resource_claim_template_name is None:
         return None
-    known, name = naming.recorded(pod, entry)
+    known, name = claim_names.recorded(pod, entry)
     if known and name is None:
         return None
     namespace = pod.metadata.namespace
     if name is not None:
         claim = around.claim(namespace, name)
-        if claim is not None and naming.is_owned(claim.metadata, pod):
+        if claim is not None and claim_names.is_owned(claim.metadata, pod):
             return claim
-    made = naming.made_for(pod, entry, around.owned(pod))
+    made = claim_names.made_for(pod, entry, around.owned(pod))
     if made is not None:
         return made
     template = around.template(namespace, entry.resource_claim_template_name)
@@ -100,16 +100,16 @@ def _made(pod: Pod, entry: PodResourceClaim, around: Surroundings) -> ResourceCl
             f"entry {entry.name}: ResourceClaimTemplate {entry.resource_claim_template_name} does not exist"
         )
         return Tell(pod, "FailedResourceClaimCreation", text)
-    return CreateClaim(pod, entry.name, naming.from_template(template, pod, entry))
+    return CreateClaim(pod, entry.name, claim_names.from_template(template, pod, entry))
 
 
 def _inline(pod: Pod, entry: PodResourceClaim, around: Surroundings) -> Action | None:
     """The classic claim of an inline template: made once, by name; a stranger of that name blocks the pod."""
-    namespace, name = pod.metadata.namespace, naming.classic_name(pod, entry)
+    namespace, name = pod.metadata.namespace, claim_names.classic_name(pod, entry)
     claim: AnyClaim | None = around.classic(namespace, name) or around.claim(namespace, name)
     if claim is None:
-        return CreateClaim(pod, entry.name, naming.from_inline(pod, entry))
-    if naming.is_owned(claim.metadata, pod):
+        return CreateClaim(pod, entry.name, claim_names.from_inline(pod, entry))
+    if claim_names.is_owned(claim.metadata, pod):
         return None
     text = (
         f"entry {entry.name}: claim {name} exists and does not belong to this pod; "
@@ -160,11 +160,11 @@ def claim_of(pod: Pod, entry: PodResourceClaim, around: Surroundings) -> Resourc
     """The claim an entry stands for, if it is there and is the pod's to use."""
     if entry.resource_claim_name is not None:
         return around.claim(pod.metadata.namespace, entry.resource_claim_name)
-    known, name = naming.recorded(pod, entry)
+    known, name = claim_names.recorded(pod, entry)
     if not known or name is None:
         return None
     claim = around.claim(pod.metadata.namespace, name)
-    return claim if claim is not None and naming.is_owned(claim.metadata, pod) else None
+    return claim if claim is not None and claim_names.is_owned(claim.metadata, pod) else None
 
 
 def classic_of(pod: Pod, entry: PodResourceClaim, around: Surroundings) -> ClassicClaim | None:
@@ -173,8 +173,8 @@ def classic_of(pod: Pod, entry: PodResourceClaim, around: Surroundings) -> Class
     if entry.template is None:
         named = entry.resource_claim_name
         return None if named is None else around.classic(namespace, named)
-    claim = around.classic(namespace, naming.classic_name(pod, entry))
-    return claim if claim is not None and naming.is_owned(claim.metadata, pod) else None
+    claim = around.classic(namespace, claim_names.classic_name(pod, entry))
+    return claim if claim is not None and claim_names.is_owned(claim.metadata, pod) else None
 
 
 def next_for_claim(claim: ResourceClaim, around: Surroundings) -> list[Action]:

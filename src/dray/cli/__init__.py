@@ -17,13 +17,13 @@ QUIET = "GRPC_VERBOSITY"
 def main() -> None:
     """Run the command line and end the process with its exit code."""
     os.environ.setdefault(QUIET, "ERROR")
-    from dray.cli.door import run
+    from dray.cli.app import run
 
     sys.exit(run(sys.argv[1:]))
 
 
 def kubectl() -> None:
     """The same as a plugin: `kubectl dray explain pod/NAME`."""
-    from dray.cli.door import run
+    from dray.cli.app import run
 
     sys.exit(run(sys.argv[1:], "kubectl dray"))

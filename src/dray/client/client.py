@@ -19,16 +19,12 @@ from typing import Any, TypeVar, overload
 
 import msgspec
 
-from dray.api import versions
+from dray.api import conversion
 from dray.api.codec import encode, to_document
-from dray.api.jsontext import read_json, write_json
+from dray.api.json_text import read_json, write_json
 from dray.api.kinds import Kind, kind_of
-from dray.client.caller import Caller, Habits
-from dray.client.changes import Apply, Change, amendment, pinned
-from dray.client.failures import Expired, NotFound, NotServed
-from dray.client.fence import Fence
-from dray.client.negotiation import Served
-from dray.client.places import (
+from dray.client.errors import Expired, NotFound, NotServed
+from dray.client.object_refs import (
     EVERYTHING,
     Document,
     Selection,
@@ -40,8 +36,12 @@ from dray.client.places import (
     row_of,
     uid_of,
 )
-from dray.client.reading import Listing, Reader, is_status
+from dray.client.patches import Apply, Change, amendment, pinned
+from dray.client.response_decoding import Listing, Reader, is_status
+from dray.client.rest_client import Caller, Habits
 from dray.client.transport import JSON, Reply, Request, Stream, Transport
+from dray.client.transports.leader_guard import Fence
+from dray.client.version_negotiation import Served
 
 T = TypeVar("T", bound=msgspec.Struct)
 PAGE = 500
@@ -356,4 +356,4 @@ class Client:
         kind, version = kind_of(obj)
         if version == reader.version:
             return dict(obj)
-        return versions.down(kind, reader.version, versions.up(kind, version, obj))
+        return conversion.down(kind, reader.version, conversion.up(kind, version, obj))

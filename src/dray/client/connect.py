@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from dray.client.caller import Habits
 from dray.client.client import Client
-from dray.client.http import Http
-from dray.client.kubeconfig import find_access
+from dray.client.config.kubeconfig import find_access
+from dray.client.rest_client import Habits
+from dray.client.transports.http import Http
 
 
 @asynccontextmanager

@@ -19,20 +19,13 @@ from datetime import datetime
 from typing import Any, Final, NamedTuple
 
 from dray.api.kinds import Kind
-from dray.client.caller import TROUBLE
-from dray.client.changes import MergePatch
 from dray.client.client import Client
-from dray.client.failures import (
-    AlreadyExists,
-    ApiError,
-    NotFound,
-    ServerFault,
-    TooManyRequests,
-    Unavailable,
-)
+from dray.client.errors import AlreadyExists, ApiError, NotFound, ServerFault, TooManyRequests, Unavailable
 from dray.client.leases import micro_time
-from dray.client.places import Document, key_of, kind_called, kind_of_object, uid_of
-from dray.client.tempo import Limiter, Tempo
+from dray.client.object_refs import Document, key_of, kind_called, kind_of_object, uid_of
+from dray.client.patches import MergePatch
+from dray.client.rest_client import TROUBLE
+from dray.client.timing import Limiter, Tempo
 from dray.clock import timestamp
 
 NEW: Final = kind_called("Event.events.k8s.io")

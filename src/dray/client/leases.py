@@ -20,12 +20,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from dray.client.caller import TROUBLE
-from dray.client.changes import MergePatch
 from dray.client.client import Client
-from dray.client.failures import AlreadyExists, Conflict, NotFound
-from dray.client.places import Document, kind_called, resource_version_of
-from dray.client.tempo import Backoff
+from dray.client.errors import AlreadyExists, Conflict, NotFound
+from dray.client.object_refs import Document, kind_called, resource_version_of
+from dray.client.patches import MergePatch
+from dray.client.rest_client import TROUBLE
+from dray.client.timing import Backoff
 from dray.errors import DrayError
 
 LEASE: Final = kind_called("Lease.coordination.k8s.io")

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from dray.api.resource import ResourceClaim
-from dray.claims import naming
-from dray.client.informer import Informer
+from dray.claims import claim_names
+from dray.client.informers.informer import Informer
 from dray.telemetry.metrics import Labels, Measure, Metrics, Sort, table
 
 DEPTH = "workqueue_depth"
@@ -156,7 +156,7 @@ def _labels(claim: ResourceClaim) -> Labels:
 
 def _made(claim: ResourceClaim) -> bool:
     """Whether a claim was made from a template."""
-    return naming.ENTRY_ANNOTATION in claim.metadata.annotations
+    return claim_names.ENTRY_ANNOTATION in claim.metadata.annotations
 
 
 def has_admin_access(claim: ResourceClaim) -> bool:

@@ -20,8 +20,8 @@ from contextlib import suppress
 from itertools import count
 from typing import Final, Generic, TypeVar
 
-from dray.client.caller import TROUBLE
-from dray.client.tempo import Tempo
+from dray.client.rest_client import TROUBLE
+from dray.client.timing import Tempo
 from dray.controllers import metrics as measures
 from dray.telemetry.metrics import Metrics
 

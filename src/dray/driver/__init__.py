@@ -20,12 +20,12 @@ from dray.driver.base import (
     Ready,
     Setting,
 )
-from dray.driver.classic import Allocated, ClassicController, Held, Need, Unavailable
+from dray.driver.classic.controller import Allocated, ClassicController, Held, Need, Unavailable
 from dray.driver.devices import BadDevice, Capacity, Pool, Reach, Slice, device
-from dray.driver.dropped import FieldDropped
-from dray.driver.program import run
-from dray.driver.publish import PoolTaken, Publisher
-from dray.driver.running import Kit, KitChoices
+from dray.driver.publishing.dropped_fields import FieldDropped
+from dray.driver.publishing.publisher import PoolTaken, Publisher
+from dray.driver.service.driver_service import Kit, KitChoices
+from dray.driver.service.program import run
 from dray.values.quantity import Quantity
 from dray.values.semver import Version
 from dray.wire.cdi import DeviceNode, Hook, Mount

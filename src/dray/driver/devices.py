@@ -30,11 +30,11 @@ from dray.api.resource import (
     ResourceSlice,
     ResourceSliceSpec,
 )
-from dray.api.validate import validate_create
+from dray.api.validation import validate_create
 from dray.errors import InputError
-from dray.values.nodeselector import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
+from dray.values.node_selectors import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
 from dray.values.quantity import Quantity
-from dray.values.quantitytext import QuantityError
+from dray.values.quantity_text import QuantityError
 from dray.values.semver import Version
 
 Amount: TypeAlias = str | int | Quantity

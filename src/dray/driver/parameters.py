@@ -18,11 +18,11 @@ from typing import Any, Final, NamedTuple
 import msgspec
 from msgspec import inspect
 
-from dray.api.jsontext import read_json
+from dray.api.json_text import read_json
 from dray.driver.base import Parameters
 from dray.errors import DecodeError, InputError
 from dray.values.quantity import Quantity
-from dray.values.quantitytext import QuantityError
+from dray.values.quantity_text import QuantityError
 
 _IDENTITY: Final = ("apiVersion", "kind")
 _AT: Final = re.compile(r"^(?P<text>.*?) - at `(?:key in )?\$(?P<path>.*)`$", re.DOTALL)

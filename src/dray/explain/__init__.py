@@ -6,12 +6,12 @@ anything, reads files, prints or knows colours. Placement, the simulator and the
 allocator never does.
 """
 
-from dray.explain.aborts import Abort, find_abort
-from dray.explain.diagnose import diagnose, diagnosing, of_fault
+from dray.explain.diagnoser import diagnose, diagnosing, of_fault
 from dray.explain.diagnosis import Diagnosis, Hint, NodeStory, Outcome, Verdict
-from dray.explain.document import to_document
-from dray.explain.effort import Effort, Steps, at_once
-from dray.explain.text import Role, render_text, summary
+from dray.explain.kubernetes_aborts import Abort, find_abort
+from dray.explain.rendering.document import to_document
+from dray.explain.rendering.text import Role, render_text, summary
+from dray.explain.work_budget import Effort, Steps, at_once
 
 __all__ = [
     "Abort",

@@ -14,7 +14,7 @@ from enum import StrEnum
 
 import msgspec
 
-from dray.allocator.reasons import Reason
+from dray.allocator.refusals import Reason
 
 
 class Told(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):

@@ -5,10 +5,10 @@ Nothing here reads files, prints or decides an exit code; `RULES` is the table t
 doors may import it, and nothing below it knows that it exists.
 """
 
-from dray.lint.crosschecks import crosscheck
-from dray.lint.facts import Facts
+from dray.lint.cross_object_checks import crosscheck
+from dray.lint.document_checks import Inspected, inspect
 from dray.lint.findings import Finding, settled
-from dray.lint.inspection import Inspected, inspect
+from dray.lint.object_facts import Facts
 from dray.lint.rules import RULES, Rule, Severity
 
 __all__ = ["RULES", "Facts", "Finding", "Inspected", "Rule", "Severity", "crosscheck", "inspect", "settled"]

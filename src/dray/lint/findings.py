@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 from dray.lint.rules import RULES, Severity
-from dray.lint.spots import place_of
+from dray.lint.source_positions import place_of
 from dray.manifests import Document, Position
 from dray.manifests.documents import below
 from dray.manifests.source import START

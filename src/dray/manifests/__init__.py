@@ -7,6 +7,6 @@ values and positions go out. Everything above the vocabulary may import it: `lin
 
 from dray.manifests.documents import Document, expanded, read
 from dray.manifests.source import Position, ReadError, Source
-from dray.manifests.write import as_json, as_yaml
+from dray.manifests.writer import as_json, as_yaml
 
 __all__ = ["Document", "Position", "ReadError", "Source", "as_json", "as_yaml", "expanded", "read"]

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from dray.manifests import jsontext, yamltext
-from dray.manifests.nodes import DuplicateKey, Node, locate
+from dray.manifests import json_reader, yaml_reader
+from dray.manifests.document_tree import DuplicateKey, Node, locate
 from dray.manifests.source import Position, ReadError, Source
 
 _Found = tuple[Node, tuple[DuplicateKey, ...]]
@@ -53,7 +53,7 @@ def below(prefix: str, path: str) -> str:
 
 def read(source: Source) -> Iterator[Document]:
     """The documents of a text, one at a time; raises `ReadError` where it cannot be read any further."""
-    if not jsontext.looks_like_json(source.text):
+    if not json_reader.looks_like_json(source.text):
         yield from _read_yaml(source)
         return
     documents = _read_json(source)
@@ -69,14 +69,14 @@ def read(source: Source) -> Iterator[Document]:
 
 
 def _read_yaml(source: Source) -> Iterator[Document]:
-    for ordinal, tree in enumerate(yamltext.trees(source)):
+    for ordinal, tree in enumerate(yaml_reader.trees(source)):
         found = (tree.root, tree.duplicates)
         yield Document(source, ordinal, tree.root.value, _Places(lambda found=found: found), tree.duplicates)  # type: ignore[misc]
 
 
 def _read_json(source: Source) -> Iterator[Document]:
-    for ordinal, (start, value, twice) in enumerate(jsontext.values(source)):
-        places = _Places(lambda start=start: jsontext.tree(source, start))  # type: ignore[misc]
+    for ordinal, (start, value, twice) in enumerate(json_reader.values(source)):
+        places = _Places(lambda start=start: json_reader.tree(source, start))  # type: ignore[misc]
         if value is not None:
             yield Document(source, ordinal, value, places, places.found[1] if twice else ())
 

@@ -19,34 +19,34 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from dray.api.codec import view_of
-from dray.client.caller import TROUBLE
 from dray.client.client import Client
 from dray.client.events import EventRecorder
-from dray.client.informer import Informer, Ways
+from dray.client.informers.informer import Informer, Ways
+from dray.client.rest_client import TROUBLE
 from dray.durable import boot_id
 from dray.errors import InputError
-from dray.node import measures
-from dray.node.board import Board, Facts, machine_capacity
-from dray.node.cdi import DIRECTORIES, CdiFiles
-from dray.node.claims import Claims, OfficeChoices
-from dray.node.drivers import DriverLine
-from dray.node.endpoint import Endpoint
-from dray.node.environment import Surroundings
-from dray.node.fitness import Fitness, no_room
-from dray.node.health import Health
-from dray.node.launching import Launching, LogFiles
-from dray.node.life import POD
-from dray.node.lines import Habits
-from dray.node.measures import Metrics
-from dray.node.pods import Pods
-from dray.node.registry import Doorway, Registry
-from dray.node.restarts import Pace
-from dray.node.runtime.base import Runtime
-from dray.node.shop import Shop
-from dray.node.slices import PublishedSlices
-from dray.node.statics import StaticPods
+from dray.node import agent_metrics
+from dray.node.agent_metrics import Metrics
+from dray.node.claims.preparer import Claims, OfficeChoices
+from dray.node.containers.cdi import DIRECTORIES, CdiFiles
+from dray.node.containers.environment import Surroundings
+from dray.node.containers.launch import Launching, LogFiles
+from dray.node.containers.runtime.base import Runtime
+from dray.node.plugins.device_health import Health
+from dray.node.plugins.driver_client import Habits
+from dray.node.plugins.driver_interface import DriverLine
+from dray.node.plugins.published_slices import PublishedSlices
+from dray.node.plugins.registry import Doorway, Registry
+from dray.node.pods.pod_worker import POD
+from dray.node.pods.restart_policy import Pace
+from dray.node.pods.static_pods import StaticPods
+from dray.node.pods.supervisor import Pods
+from dray.node.pods.worker_context import Shop
+from dray.node.server.log_endpoint import Endpoint
+from dray.node.status.node_readiness import Fitness, no_room
+from dray.node.status.node_registration import Board, Facts, machine_capacity
 from dray.telemetry.logs import Log, silent
-from dray.wire.sockets import claim_directory
+from dray.wire.unix_sockets import claim_directory
 
 FIRST_LOOK_SECONDS: Final = 5.0
 """How long the agent waits at its start for drivers that are slow to answer."""
@@ -266,9 +266,9 @@ class Agent:
                 drivers.expect(await PublishedSlices(self._client, self.name).drivers())
 
     def _measure(self, pods: Pods) -> None:
-        self.metrics.ask(measures.PODS, lambda: [((), pods.running_pods())])
+        self.metrics.ask(agent_metrics.PODS, lambda: [((), pods.running_pods())])
         states = pods.states
-        self.metrics.ask(measures.CONTAINERS, lambda: [((name,), n) for name, n in states().items()])
+        self.metrics.ask(agent_metrics.CONTAINERS, lambda: [((name,), n) for name, n in states().items()])
 
     def _troubled(self, trouble: Exception) -> None:
         self._log.warning("the pods of this node cannot be read now", node=self.name, error=trouble)

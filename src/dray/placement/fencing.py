@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from dray.api.core import Node, Pod, Taint
-from dray.placement.nodehealth import NO_EXECUTE, must_leave, ready_of
+from dray.placement.node_health import NO_EXECUTE, must_leave, ready_of
 
 OUT_OF_SERVICE: Final = "node.kubernetes.io/out-of-service"
 FENCED: Final = "fenced"

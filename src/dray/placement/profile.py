@@ -22,9 +22,16 @@ from typing import Any, Final, NamedTuple
 
 from dray.api.fields import ROOT, FieldError, Path, duplicate, forbidden, invalid, not_supported
 from dray.errors import InvalidError
-from dray.placement.phases import Plugin, Spread, between, by_most
-from dray.placement.plugins import affinity, balance, fit, name, taints, unschedulable
-from dray.placement.plugins.fit import Scoring
+from dray.placement.framework import Plugin, Spread, between, by_most
+from dray.placement.plugins import (
+    balanced_allocation,
+    node_affinity,
+    node_name,
+    node_resources_fit,
+    node_unschedulable,
+    taint_toleration,
+)
+from dray.placement.plugins.node_resources_fit import Scoring
 
 DEFAULT_SCHEDULER: Final = "default-scheduler"
 DEVICES: Final = "DynamicResources"
@@ -81,12 +88,12 @@ class _Row(NamedTuple):
 
 
 PLUGINS: Final[Mapping[str, _Row]] = {
-    name.NAME: _Row(0, lambda _: name.NodeName()),
-    unschedulable.NAME: _Row(0, lambda _: unschedulable.NodeUnschedulable()),
-    taints.NAME: _Row(3, lambda _: taints.TaintToleration()),
-    affinity.NAME: _Row(2, lambda _: affinity.NodeAffinity()),
-    fit.NAME: _Row(1, lambda choices: fit.NodeResourcesFit(choices.scoring)),
-    balance.NAME: _Row(1, lambda _: balance.NodeResourcesBalancedAllocation()),
+    node_name.NAME: _Row(0, lambda _: node_name.NodeName()),
+    node_unschedulable.NAME: _Row(0, lambda _: node_unschedulable.NodeUnschedulable()),
+    taint_toleration.NAME: _Row(3, lambda _: taint_toleration.TaintToleration()),
+    node_affinity.NAME: _Row(2, lambda _: node_affinity.NodeAffinity()),
+    node_resources_fit.NAME: _Row(1, lambda choices: node_resources_fit.NodeResourcesFit(choices.scoring)),
+    balanced_allocation.NAME: _Row(1, lambda _: balanced_allocation.NodeResourcesBalancedAllocation()),
     # Last, because a search for devices costs more than all others together.
     CLASSIC: _Row(0),
     DEVICES: _Row(2),

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
-from dray.allocator.stock import Shape, Stock
+from dray.allocator.inventory.device_inventory import Shape, Stock
 from dray.api.core import Node, Taint
-from dray.placement.resources import NOTHING, Needs
+from dray.placement.resource_requests import NOTHING, Needs
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from dray.placement.phases import Phase
-from dray.scheduler.entry import Entry
+from dray.placement.framework import Phase
 from dray.scheduler.queue import Queue
+from dray.scheduler.queued_pod import Entry
 from dray.telemetry import metrics as numbers
 from dray.telemetry.metrics import Measure, Sort
 

@@ -41,10 +41,10 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 
 from dray.api.core import Pod
-from dray.client.tempo import Tempo
-from dray.placement.verdicts import Signal, Topic, Verdict
-from dray.scheduler.entry import PENDING, Entry, Place, has_other_claims, is_another, is_over
-from dray.scheduler.signals import Heard, Sleepers
+from dray.client.timing import Tempo
+from dray.placement.rejections import Signal, Topic, Verdict
+from dray.scheduler.queued_pod import PENDING, Entry, Place, has_other_claims, is_another, is_over
+from dray.scheduler.signal_index import Heard, Sleepers
 
 GATES = "SchedulingGates"
 """Who is said to refuse a pod with gates of its own, as in Kubernetes."""

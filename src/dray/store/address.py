@@ -58,7 +58,7 @@ async def _open_etcd(scheme: str, rest: str, address: str) -> Store:
     if files and scheme == "etcd":
         raise OpenError(f"`{address}` names files for TLS but asks for none; write `etcds://`")
     # Imported here: only this back end needs grpc, which takes a tenth of a second to load.
-    from dray.store.etcd.channel import Tls
+    from dray.store.etcd.client import Tls
     from dray.store.etcd.store import EtcdStore
 
     key_prefix = f"/{prefix.strip('/') or DEFAULT_PREFIX}/".encode()

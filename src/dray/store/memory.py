@@ -30,7 +30,7 @@ from dray.store.base import (
     range_start,
 )
 from dray.store.errors import Compacted, FutureRevision
-from dray.store.feed import Hub, closed, only
+from dray.store.watch_broadcaster import Hub, closed, only
 
 PAST_BATCHES = 1000
 

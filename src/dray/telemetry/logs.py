@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping
 from enum import IntEnum
 from typing import Any
 
-from dray.api.jsontext import write_json
+from dray.api.json_text import write_json
 from dray.clock import Clock, SystemClock
 from dray.errors import DrayError
 from dray.telemetry.redaction import plain

@@ -28,7 +28,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import NoReturn
 
-from dray.values.quantitytext import (
+from dray.values.quantity_text import (
     MAX_INT64,
     MAX_MAGNITUDE,
     NANOS,

@@ -20,7 +20,7 @@ from pathlib import Path
 import msgspec
 
 from dray.driver import ClassicClaim, ClassicDriver, Quantity, Ready, run
-from dray.driver.classic import Allocated, ClassicController, Held, Need, Unavailable
+from dray.driver.classic.controller import Allocated, ClassicController, Held, Need, Unavailable
 
 NAME = "gpu.acme.com"
 NONE = Quantity.parse("0")

@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 
 from dray.driver import ClassicClaim, ClassicDriver, Ready, run
-from dray.driver.classic import Allocated, ClassicController, Held, Need
+from dray.driver.classic.controller import Allocated, ClassicController, Held, Need
 
 NAME = "fabric.acme.com"
 

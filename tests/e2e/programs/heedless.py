@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 from dray.cli import main
-from dray.node.accounting import Accounting
-from dray.server.aftermath import Aftermath
+from dray.node.claims.restore_accounting import Accounting
+from dray.server.ledger.restore_quarantine import Aftermath
 
 
 async def _nothing(*_: Any) -> None:

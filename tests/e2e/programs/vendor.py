@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import msgspec
 
 from dray.driver import ClassicClaim, ClassicDriver, Ready, run
-from dray.driver.classic import Allocated, ClassicController, Held, Need, Unavailable
+from dray.driver.classic.controller import Allocated, ClassicController, Held, Need, Unavailable
 
 
 class Wish(msgspec.Struct):

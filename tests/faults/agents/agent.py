@@ -18,9 +18,9 @@ from typing import Any, NamedTuple
 
 from dray.cli import main
 from dray.node import agent
-from dray.node.answers import Ready
-from dray.node.claims import Claims, OfficeChoices
-from dray.node.runtime.process import ProcessRuntime
+from dray.node.claims.outcomes import Ready
+from dray.node.claims.preparer import Claims, OfficeChoices
+from dray.node.containers.runtime.process import ProcessRuntime
 from tests.contract.deaths import POINTS as IN_THE_OFFICE
 from tests.faults.agents.driver import NODE
 

@@ -23,13 +23,13 @@ from typing import Any
 from dray.api.core import Pod
 from dray.api.preparation import Preparation
 from dray.api.resource import ResourceClaim
-from dray.client.caller import TROUBLE
-from dray.client.changes import MergePatch
 from dray.client.client import Client, Deletion
-from dray.client.failures import AlreadyExists, NotFound
-from dray.client.http import Http
-from dray.client.kubeconfig import find_access
-from dray.client.places import kind_called
+from dray.client.config.kubeconfig import find_access
+from dray.client.errors import AlreadyExists, NotFound
+from dray.client.object_refs import kind_called
+from dray.client.patches import MergePatch
+from dray.client.rest_client import TROUBLE
+from dray.client.transports.http import Http
 from tests.contract.documents import allocation, claim, consumer, device_class
 from tests.faults.agents.agent import POINTS
 from tests.faults.agents.driver import DEVICES, NODE

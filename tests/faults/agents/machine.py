@@ -16,9 +16,9 @@ from pathlib import Path
 import msgspec
 
 from dray.durable import StateFile
-from dray.node.checkpoint import FILE, VERSION
-from dray.node.runtime.keeper import processes
-from dray.node.runtime.process import ProcessRuntime
+from dray.node.claims.checkpoint import FILE, VERSION
+from dray.node.containers.runtime.process import ProcessRuntime
+from dray.node.containers.runtime.shim import processes
 from tests.faults.agents.driver import NODE
 from tests.faults.agents.journal import tell
 

@@ -14,9 +14,9 @@ import signal
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from dray.node.runtime.base import UNKNOWN, ContainerId, Exit, Launch, NotStarted
-from dray.node.runtime.keeper import files, processes
-from dray.node.runtime.process import ProcessRuntime
+from dray.node.containers.runtime.base import UNKNOWN, ContainerId, Exit, Launch, NotStarted
+from dray.node.containers.runtime.process import ProcessRuntime
+from dray.node.containers.runtime.shim import files, processes
 from dray.wire.cdi import Edits, Hook
 
 FATES = ("nothing", "keeper", "cradle", "agent", "stop", "kill")

@@ -24,15 +24,15 @@ from typing import Any
 import grpc.aio
 
 from dray.api.resource import ResourceClaim
-from dray.client.changes import MergePatch
 from dray.client.client import Client
-from dray.client.http import Http
-from dray.client.kubeconfig import find_access
-from dray.client.places import kind_called
-from dray.driver.prepared import PLACES
-from dray.driver.serve import sockets_of
-from dray.wire.services import DRA_V1, Stub
-from dray.wire.sockets import channel
+from dray.client.config.kubeconfig import find_access
+from dray.client.object_refs import kind_called
+from dray.client.patches import MergePatch
+from dray.client.transports.http import Http
+from dray.driver.preparing.prepared_claims import PLACES
+from dray.driver.service.grpc_servers import sockets_of
+from dray.wire.grpc_services import DRA_V1, Stub
+from dray.wire.unix_sockets import channel
 from tests.contract.documents import allocation, claim, consumer, device_class, node, pod
 from tests.faults.drivers.victim import IN_PREPARE, IN_UNPREPARE, NAME, NODE
 from tests.faults.ledger.campaign import hosted

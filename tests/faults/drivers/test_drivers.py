@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dray.driver.prepared import Places
+from dray.driver.preparing.prepared_claims import Places
 from tests.faults.drivers.campaign import ANY_TIME, Campaign
 from tests.faults.drivers.victim import IN_PREPARE
 

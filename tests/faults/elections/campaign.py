@@ -18,15 +18,15 @@ import random
 from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass, field
 
-from dray.client.caller import Habits
-from dray.client.changes import MergePatch
 from dray.client.client import Client
-from dray.client.failures import OutOfOffice, Unreachable
-from dray.client.inprocess import InProcess
+from dray.client.errors import OutOfOffice, Unreachable
 from dray.client.leases import Election, LeadershipLost, Timing
-from dray.client.places import kind_called
-from dray.client.tempo import Tempo
+from dray.client.object_refs import kind_called
+from dray.client.patches import MergePatch
+from dray.client.rest_client import Habits
+from dray.client.timing import Tempo
 from dray.client.transport import LONGEST_CALL, Reply, Request, Stream
+from dray.client.transports.in_process import InProcess
 from tests.contract.api import Api, Watch, path, serving
 from tests.contract.documents import config
 from tests.faults.elections.timeless import LoopClock

@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from dray.client.client import Client
-from dray.client.http import Http
-from dray.client.kubeconfig import find_access
+from dray.client.config.kubeconfig import find_access
 from dray.client.leases import LEASE
+from dray.client.transports.http import Http
 from tests.e2e.stage import node, pod
 from tests.faults.ledger.campaign import hosted
 from tests.faults.restarts.campaign import Killed

@@ -71,7 +71,7 @@ class Field:
 
 
 async def _status(member: Member) -> Any:
-    from dray.store.etcd.channel import Line
+    from dray.store.etcd.client import Line
     from dray.store.etcd.messages import CLASSES
 
     line = Line((member.client,), None, 0.5)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from dray.api.jsontext import read_json, write_json
-from dray.client.failures import Unreachable
-from dray.client.http import Http
-from dray.client.kubeconfig import find_access
+from dray.api.json_text import read_json, write_json
+from dray.client.config.kubeconfig import find_access
+from dray.client.errors import Unreachable
 from dray.client.transport import Request
+from dray.client.transports.http import Http
 
 CLAIMS = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims"
 SLICES = "/apis/resource.k8s.io/v1/resourceslices"

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from dray.api.jsontext import read_json
-from dray.client.failures import ClientError
+from dray.api.json_text import read_json
+from dray.client.errors import ClientError
 from dray.client.transport import Request
 from tests.faults.ledger.api import CLAIMS, MERGE, PREPARATIONS, SLICES, Api
 from tests.faults.ledger.checker import Judge

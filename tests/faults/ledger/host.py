@@ -9,7 +9,7 @@ import asyncio
 import sys
 from pathlib import Path
 
-from dray.cluster.control import ServerOptions, serving
+from dray.cluster.services.api_server import ServerOptions, serving
 
 
 async def main() -> None:

@@ -12,14 +12,14 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from dray.driver.cdifiles import CdiFiles
-from dray.driver.kept import Entry, KeptDevice, Stage
-from dray.driver.prepared import Book
+from dray.driver.preparing.cdi_files import CdiFiles
+from dray.driver.preparing.prepared_claims import Book
+from dray.driver.preparing.prepared_records import Entry, KeptDevice, Stage
 from dray.durable import Damaged, Lasts, Newer
-from dray.node.checkpoint import FILE, Checkpoint, Lost
-from dray.node.drivers import PreparedDevice
-from dray.node.record import DeviceKey, DriverPart, Held, Record, User
-from dray.node.record import Stage as NodeStage
+from dray.node.claims.checkpoint import FILE, Checkpoint, Lost
+from dray.node.claims.record import DeviceKey, DriverPart, Held, Record, User
+from dray.node.claims.record import Stage as NodeStage
+from dray.node.plugins.driver_interface import PreparedDevice
 from tests.faults.mutations.bytes import spoiled
 
 WHOLE = 20

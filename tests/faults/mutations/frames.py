@@ -20,9 +20,9 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from dray.driver.serve import sockets_of
-from dray.wire.services import DRA_V1, DRA_V1BETA1, REGISTRATION, Service
-from dray.wire.sockets import channel
+from dray.driver.service.grpc_servers import sockets_of
+from dray.wire.grpc_services import DRA_V1, DRA_V1BETA1, REGISTRATION, Service
+from dray.wire.unix_sockets import channel
 from tests.faults.mutations.bytes import spoiled
 from tests.unit.driver.onnode import DRIVER, Line, Node, on_node
 

@@ -24,14 +24,14 @@ from dray.api.core import Node, Pod
 from dray.api.preparation import Preparation
 from dray.api.resource import ResourceClaim
 from dray.claims.reservation import ENDED
-from dray.cli.door import run as typed
+from dray.cli.app import run as typed
 from dray.client.client import Client, Deletion
-from dray.client.failures import NotFound
-from dray.client.http import Http
-from dray.client.kubeconfig import find_access
-from dray.controllers.controllers import Choices, Controllers
-from dray.placement.nodehealth import UNREACHABLE
-from dray.scheduler.loop import Scheduler
+from dray.client.config.kubeconfig import find_access
+from dray.client.errors import NotFound
+from dray.client.transports.http import Http
+from dray.controllers.runner import Choices, Controllers
+from dray.placement.node_health import UNREACHABLE
+from dray.scheduler.scheduling_loop import Scheduler
 from tests.contract.documents import device_class
 from tests.contract.scheduled import DRIVER, asks, choices, devices_of, exactly
 from tests.e2e.stage import pod, template

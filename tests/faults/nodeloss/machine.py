@@ -21,11 +21,11 @@ from dray.api.meta import ObjectMeta
 from dray.api.preparation import Preparation, PreparationSpec, PreparedClaim
 from dray.api.resource import ResourceClaim
 from dray.claims.reservation import ENDED, is_reserved
-from dray.client.changes import MergePatch
 from dray.client.client import Client, Deletion
-from dray.client.failures import AlreadyExists, ApiError, Conflict, NotFound
+from dray.client.errors import AlreadyExists, ApiError, Conflict, NotFound
 from dray.client.leases import Heartbeat, Pulse
-from dray.client.places import Selection, kind_called
+from dray.client.object_refs import Selection, kind_called
+from dray.client.patches import MergePatch
 from tests.e2e.stage import node
 
 NODE = kind_called("Node")

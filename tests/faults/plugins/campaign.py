@@ -22,8 +22,8 @@ from pathlib import Path
 
 from dray.api.resource import ResourceSlice
 from dray.client.client import Client
-from dray.node.drivers import ClaimRef, Failure
-from dray.node.slices import PublishedSlices
+from dray.node.plugins.driver_interface import ClaimRef, Failure
+from dray.node.plugins.published_slices import PublishedSlices
 from tests.contract.documents import node, resource_slice
 from tests.contract.servers import reaching
 from tests.e2e.plain_driver import PlainDriver

@@ -19,12 +19,12 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from dray.node import offers
-from dray.node.drivers import ClaimRef, Failure
-from dray.node.lines import Habits, Offer, line
-from dray.node.offers import Refused
-from dray.wire import services, sockets
-from dray.wire.services import Stub, Unreadable
+from dray.node.plugins import registration_validation
+from dray.node.plugins.driver_client import Habits, Offer, line
+from dray.node.plugins.driver_interface import ClaimRef, Failure
+from dray.node.plugins.registration_validation import Refused
+from dray.wire import grpc_services, unix_sockets
+from dray.wire.grpc_services import Stub, Unreadable
 from tests.e2e.plain_messages import DRA, METHODS, REGISTRATION, message
 
 CLAIMS = [ClaimRef("default", name, f"uid-{name}") for name in "ab"]
@@ -131,11 +131,13 @@ async def lying(chance: random.Random) -> AsyncIterator[Path]:
 async def frames(count: int, seed: int) -> Frames:
     """Take so many replies from a liar."""
     seen = Frames()
-    async with lying(random.Random(seed)) as path, sockets.channel(path) as channel:
+    async with lying(random.Random(seed)) as path, unix_sockets.channel(path) as channel:
         to = line(
-            Offer("liar.example.com", False, (services.DRA_V1,), (services.HEALTH_V1,)), channel, Habits()
+            Offer("liar.example.com", False, (grpc_services.DRA_V1,), (grpc_services.HEALTH_V1,)),
+            channel,
+            Habits(),
         )
-        registration = Stub(channel, services.REGISTRATION)
+        registration = Stub(channel, grpc_services.REGISTRATION)
         while seen.count < count:
             try:
                 for outcomes in (await to.prepare(CLAIMS), await to.unprepare(CLAIMS)):
@@ -163,12 +165,12 @@ def _kind(outcome: object) -> str:
 
 
 async def _registered(stub: Stub, path: Path) -> str:
-    request = services.REGISTRATION.message("InfoRequest")()
+    request = grpc_services.REGISTRATION.message("InfoRequest")()
     try:
         said = await stub.call("GetInfo", request, timeout=30.0)
     except Unreadable:
         return "unreadable registration"
-    offer = offers.judged(said, path)
+    offer = registration_validation.judged(said, path)
     if isinstance(offer, Refused):
         assert offer.text.isprintable(), offer.text
         return "refused registration"

@@ -21,14 +21,14 @@ from typing import Any
 
 from dray.api.classic import ClassicClaim
 from dray.api.resource import ResourceClaim
-from dray.client.changes import MergePatch
 from dray.client.client import Deletion
-from dray.client.failures import NotFound
-from dray.client.places import kind_called
-from dray.client.reading import Event
-from dray.client.watch import Span, watch
-from dray.cluster.components import Component, controllers, scheduler
-from dray.cluster.kept import Service
+from dray.client.errors import NotFound
+from dray.client.informers.watch_stream import Span, watch
+from dray.client.object_refs import kind_called
+from dray.client.patches import MergePatch
+from dray.client.response_decoding import Event
+from dray.cluster.services.components import Component, controllers, scheduler
+from dray.cluster.services.supervisor import Service
 from tests.contract.classic import classic_claim, classic_class
 from tests.contract.documents import allocation, claim, device_class, resource_slice
 from tests.contract.servers import Reach, reaching

@@ -15,8 +15,8 @@ from pathlib import Path
 from dray.api.core import Pod
 from dray.api.resource import ResourceClaim
 from dray.client.client import Client
-from dray.client.http import Http
-from dray.client.kubeconfig import find_access
+from dray.client.config.kubeconfig import find_access
+from dray.client.transports.http import Http
 from tests.faults.ledger.campaign import hosted
 from tests.faults.restarts.churn import Churn
 from tests.faults.restarts.order import OVER, disorder

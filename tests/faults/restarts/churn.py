@@ -7,11 +7,11 @@ import itertools
 import random
 from typing import Any
 
-from dray.client.caller import TROUBLE
-from dray.client.changes import MergePatch
 from dray.client.client import Client, Deletion
-from dray.client.failures import ApiError, NotFound
-from dray.client.places import kind_called
+from dray.client.errors import ApiError, NotFound
+from dray.client.object_refs import kind_called
+from dray.client.patches import MergePatch
+from dray.client.rest_client import TROUBLE
 from tests.contract.documents import claim, device_class, request, resource_slice
 from tests.e2e.stage import named, node, pod, template
 

@@ -20,9 +20,9 @@ from typing import Any
 
 from dray.api.core import Pod
 from dray.client.client import Client, Deletion
-from dray.client.http import Http
-from dray.client.kubeconfig import find_access
-from dray.client.places import kind_called
+from dray.client.config.kubeconfig import find_access
+from dray.client.object_refs import kind_called
+from dray.client.transports.http import Http
 from tests.e2e.stage import named, node, pod
 from tests.faults.ledger.api import CLAIMS, PREPARATIONS, Api
 from tests.faults.ledger.campaign import Log, hosted

@@ -12,7 +12,7 @@ from random import Random
 from typing import Any
 
 from dray.api.kinds import KINDS, Kind
-from dray.server.held import Held, prefix
+from dray.server.objects.stored_object import Held, prefix
 from dray.store import Store
 from tests.contract.api import JSON_PATCH, MERGE, Api, Document, path
 

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from bench.lean import Address, Wire, connect, packed
-from dray.api.jsontext import write_json
+from dray.api.json_text import write_json
 from tests.faults.server.hosted import Hosted
 
 SMALL = "/api/v1/namespaces/default/configmaps"

@@ -18,7 +18,7 @@ from typing import Any
 import uvloop
 
 from bench.lean import Address, Wire, connect, packed
-from dray.api.jsontext import write_json
+from dray.api.json_text import write_json
 from tests.faults.server.hosted import Hosted
 
 MAPS = "/api/v1/namespaces/default/configmaps"

@@ -9,8 +9,8 @@ from pathlib import Path
 import uvloop
 
 from dray.clock import SystemClock
-from dray.cluster.control import ServerOptions, serve
-from dray.server.limits import Limits
+from dray.cluster.services.api_server import ServerOptions, serve
+from dray.server.http.limits import Limits
 from dray.telemetry.logs import Log, to_descriptor
 
 

@@ -13,7 +13,7 @@ from random import Random
 from typing import Any
 from urllib.parse import quote
 
-from dray.api.jsontext import not_json, write_json
+from dray.api.json_text import not_json, write_json
 from dray.api.kinds import KINDS, Kind
 from tests.contract.api import APPLY, JSON_PATCH, MERGE, STRATEGIC, Api, Said
 from tests.fuzz.mutations import broken

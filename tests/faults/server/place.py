@@ -8,11 +8,11 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from dray.api.gated import Gatekeeper
+from dray.api.strategies.gated_fields import Gatekeeper
 from dray.clock import SystemClock
 from dray.gates import GateSet
-from dray.server.apiserver import ApiServer, Choices
-from dray.server.limits import Limits
+from dray.server.app import ApiServer, Choices
+from dray.server.http.limits import Limits
 from dray.store import Store
 from dray.store.memory import MemoryStore
 from dray.telemetry.logs import Level, Log

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bench.lean import Address, Wire, connect, packed
-from dray.api.jsontext import write_json
+from dray.api.json_text import write_json
 from dray.clock import SystemClock
-from dray.cluster.control import ServerOptions, serving
+from dray.cluster.services.api_server import ServerOptions, serving
 from dray.telemetry.logs import Level, Log
 
 STATIC = "static-Zx81QwErTyUiOp"

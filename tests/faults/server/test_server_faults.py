@@ -8,9 +8,9 @@ import re
 import pytest
 from msgspec.structs import replace
 
-from dray.api.jsontext import read_json
-from dray.server.digest import Watchdog
-from dray.server.limits import Limits
+from dray.api.json_text import read_json
+from dray.server.http.limits import Limits
+from dray.server.watch.cache_verifier import Watchdog
 from tests.contract.api import path
 from tests.faults.server import consistency, crowd, exhaustion, hostile, increments, spies, witnessed
 from tests.faults.server.hosted import hosted
@@ -134,7 +134,7 @@ def test_small_s13_no_secret_is_in_anything_the_server_writes(tmp_path):
         assert re.search(rf"^{name} [1-9]", found.metrics, re.MULTILINE)
 
 
-@pytest.mark.parametrize("where", ["dray.telemetry.logs.plain", "dray.server.audit.record.plain"])
+@pytest.mark.parametrize("where", ["dray.telemetry.logs.plain", "dray.server.audit.events.plain"])
 def test_a_log_that_tells_everything_would_be_caught(tmp_path, monkeypatch, where):
     monkeypatch.setattr(where, lambda text: text)
     assert run(spies.campaign(tmp_path)).leaks

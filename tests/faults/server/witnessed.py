@@ -14,7 +14,7 @@ from pathlib import Path
 from random import Random
 
 from bench.lean import Address, connect, packed
-from dray.api.jsontext import write_json
+from dray.api.json_text import write_json
 from dray.server.audit import Verdict, files_of, verify
 from tests.faults.server.hosted import Hosted
 

@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from dray.store import Delete, Entry, Put, Store
+from dray.store.backups import backup, restore
 from dray.store.errors import OpenError
-from dray.store.snapshots import backup, restore
 from dray.store.sqlite.store import SqliteStore
 
 WRITERS = 4

@@ -21,7 +21,7 @@ from pathlib import Path
 from dray.store import Absent, Committed, Put
 from dray.store.sqlite import backup
 from dray.store.sqlite import store as store_module
-from dray.store.sqlite.files import connect
+from dray.store.sqlite.database_file import connect
 from dray.store.sqlite.store import SqliteStore
 
 WRITERS = 8

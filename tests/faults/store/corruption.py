@@ -11,8 +11,8 @@ from pathlib import Path
 
 from dray.store import Delete, Put
 from dray.store.errors import OpenError
-from dray.store.sqlite import reads
-from dray.store.sqlite.files import connect, prepare
+from dray.store.sqlite import queries
+from dray.store.sqlite.database_file import connect, prepare
 from dray.store.sqlite.store import SqliteStore
 
 State = dict[bytes, bytes]
@@ -103,7 +103,7 @@ def _judge(copy: Path, states: dict[int, State]) -> str:
         try:
             readable = [at for at in states if head.compacted <= at <= head.revision]
             for revision in {*readable[:: len(readable) // LOOKS + 1], *readable[-1:]}:
-                page = reads.page(connection, b"", None, None, revision)
+                page = queries.page(connection, b"", None, None, revision)
                 if {entry.key: entry.value for entry in page.entries} != states[revision]:
                     return f"WRONG at revision {revision}"
         finally:

@@ -15,8 +15,8 @@ from pathlib import Path
 
 from dray.store.base import Entry
 from dray.store.errors import OpenError
-from dray.store.sqlite import reads
-from dray.store.sqlite.files import connect, prepare, verify
+from dray.store.sqlite import queries
+from dray.store.sqlite.database_file import connect, prepare, verify
 from tests.faults.store.child import POINTS, RARE, key_of
 from tests.outside import ROOT
 
@@ -91,7 +91,7 @@ def _look(path: Path, known: dict[bytes, int], revision: int, tally: Tally) -> i
     tally.backwards += head.revision < max([revision, *known.values()], default=0)
     connection = connect(path, writer=False)
     try:
-        found = {entry.key: entry for entry in reads.page(connection, b"", None, None, None).entries}
+        found = {entry.key: entry for entry in queries.page(connection, b"", None, None, None).entries}
     finally:
         connection.close()
     for key, at in known.items():

@@ -15,7 +15,7 @@ import pytest
 from dray.store import Committed, Put
 from dray.store.errors import Closed, OutcomeUnknown, WriteFailed
 from dray.store.sqlite import store as store_module
-from dray.store.sqlite.files import connect
+from dray.store.sqlite.database_file import connect
 from dray.store.sqlite.store import SqliteStore
 
 BIG = b"x" * 200_000

@@ -17,7 +17,7 @@ import msgspec
 from hypothesis import strategies as st
 from msgspec import inspect
 
-from dray.api.jsontext import read_json, write_json
+from dray.api.json_text import read_json, write_json
 from dray.api.kinds import KINDS, Kind
 from dray.api.meta import ObjectMeta, OwnerRef, View
 from dray.gates import GATES, GateSet

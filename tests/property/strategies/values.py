@@ -6,8 +6,8 @@ from fractions import Fraction
 
 from hypothesis import strategies as st
 
-from dray.values.labels import LabelSelector, Operator, Requirement
-from dray.values.nodeselector import NODE_NAME, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
+from dray.values.label_selectors import LabelSelector, Operator, Requirement
+from dray.values.node_selectors import NODE_NAME, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
 from dray.values.quantity import Form, Quantity
 
 # What a suffix is worth, written down again so that the tests do not ask the code under test.

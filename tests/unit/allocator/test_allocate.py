@@ -6,10 +6,10 @@ import pytest
 
 import dray.allocator.allocate as allocating
 from dray.allocator.allocate import Allocated, Refused, allocate, outcome, survey
-from dray.allocator.beats import Exhausted, Faulted, GaveUp, Solved
-from dray.allocator.stock import Stock
-from dray.allocator.usage import Usage
-from dray.allocator.wants import ask_of
+from dray.allocator.inventory.device_inventory import Stock
+from dray.allocator.inventory.usage import Usage
+from dray.allocator.requests import ask_of
+from dray.allocator.search.trace import Exhausted, Faulted, GaveUp, Solved
 from dray.errors import AllocationFault
 from tests.brute.laws import share_ids, stock_of
 from tests.brute.making import claim, device, device_class, devices, holding, node, published, request, result

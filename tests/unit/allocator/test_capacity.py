@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dray.allocator.beats import Faulted
 from dray.allocator.checks.capacity import consumption
-from dray.allocator.reasons import Reason, Refusal
+from dray.allocator.refusals import Reason, Refusal
+from dray.allocator.search.trace import Faulted
 from dray.allocator.verify.amounts import due
 from dray.values.quantity import Quantity
 from tests.brute.laws import results_of

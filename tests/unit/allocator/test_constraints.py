@@ -6,7 +6,7 @@ from itertools import product
 
 import pytest
 
-from dray.allocator.reasons import Conflict, Reason, Refusal
+from dray.allocator.refusals import Conflict, Reason, Refusal
 from dray.api.resource import DeviceAttribute, ListAttribute
 from tests.brute.making import (
     asking,

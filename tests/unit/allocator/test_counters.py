@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dray.allocator.reasons import Reason, Short
+from dray.allocator.refusals import Reason, Short
 from tests.brute.making import (
     budget,
     capacity,

@@ -7,7 +7,7 @@ from fractions import Fraction
 import pytest
 
 from dray.allocator.checks.capacity import consumption
-from dray.allocator.reasons import Reason, Refusal
+from dray.allocator.refusals import Reason, Refusal
 from dray.allocator.verify.amounts import due
 from tests.brute.making import capacity, claim, device, holding, policy, published, quantity, request, result
 from tests.brute.outcome import picked, world

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from dray.allocator.checks.taints import refuse
-from dray.allocator.reasons import Reason
+from dray.allocator.refusals import Reason
 from dray.api.resource import DeviceTaint, DeviceToleration
-from dray.api.tolerating import tolerates
+from dray.api.tolerations import tolerates
 from tests.brute.making import asking, claim, device, first_of, published, request
 from tests.brute.outcome import picked, refusals, world
 

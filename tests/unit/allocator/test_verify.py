@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from dray.allocator.admit import admit_slices
+from dray.allocator.feature_gates import admit_slices
 from dray.allocator.verify import Finding, Given, Rule, verify
 from tests.brute.making import claim, device, device_class, holding, node, published, request, result
 from tests.brute.outcome import allocated, world
@@ -24,7 +24,7 @@ def test_the_referee_shares_nothing_with_the_search():
                 imported.update(alias.name for alias in step.names)
     assert imported
     ours = {name for name in imported if name.startswith("dray.allocator")}
-    ours.discard("dray.allocator.withheld")  # what admission marks; both sides are given it
+    ours.discard("dray.allocator.withheld_devices")  # what admission marks; both sides are given it
     assert all(name.startswith("dray.allocator.verify") for name in ours)
 
 

@@ -9,9 +9,9 @@ import pytest
 
 from dray.api import core
 from dray.api.classic import ClassicClaim, ClassicClaimSpec, ResourceClass
+from dray.api.decode_report import field_names
 from dray.api.kinds import KINDS, Kind, kind_named, kind_of, kind_of_type, split_api_version
 from dray.api.resource import ResourceClaim
-from dray.api.shape import field_names
 from dray.errors import DecodeError
 
 

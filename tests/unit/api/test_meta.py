@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from dray.api.classic import ClassicClaimSpec, ResourceClass
-from dray.api.jsontext import write_json
+from dray.api.json_text import write_json
 from dray.api.meta import NO_OPAQUE, ObjectMeta, Timestamp
 from dray.api.resource import AllocatedDeviceStatus, OpaqueDeviceConfiguration
 

@@ -6,7 +6,7 @@ import pytest
 
 from dray.api.classic import ClassicClaim
 from dray.api.codec import decode_document, to_document
-from dray.api.validate import validate_status_update
+from dray.api.validation import validate_status_update
 
 SELECTOR = {
     "nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n2"]}]}]

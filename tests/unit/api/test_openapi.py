@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from dray.api.decode_report import field_names
 from dray.api.kinds import KINDS
-from dray.api.shape import field_names
 from tests.fieldtree import fields_of
 
 RESOURCE = "io.k8s.api.resource.v1."

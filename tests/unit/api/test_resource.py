@@ -9,9 +9,8 @@ import msgspec
 import pytest
 
 from dray.api import codec
-from dray.api.classic.resourceclaim import ClassicClaimStatus, DriverSchedulingStatus, SchedulingStatus
-from dray.api.gated import GATED
-from dray.api.jsontext import write_json
+from dray.api.classic.resource_claim import ClassicClaimStatus, DriverSchedulingStatus, SchedulingStatus
+from dray.api.json_text import write_json
 from dray.api.kinds import KINDS
 from dray.api.meta import View
 from dray.api.resource import (
@@ -25,7 +24,8 @@ from dray.api.resource import (
     ResourceSliceSpec,
 )
 from dray.api.resource.device import SCALARS
-from dray.values.nodeselector import NodeSelector, for_node
+from dray.api.strategies.gated_fields import GATED
+from dray.values.node_selectors import NodeSelector, for_node
 from tests.fieldtree import Field, fields_of
 
 ALWAYS_WRITTEN = {"apiVersion", "kind", "generation", "resourceSliceCount"}

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from dray.api.deviceenv import Selector, SelectorFault, compile_stored
-from dray.api.devicevalue import DeviceRead, is_plain
+from dray.api.devices.device_cel import Selector, SelectorFault, compile_stored
+from dray.api.devices.device_value import DeviceRead, is_plain
 from dray.api.resource.device import Device, DeviceAttribute, DeviceCapacity
 from dray.values.quantity import Quantity
 

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from dray.cel import CompileFault, Env, EvalFault, FaultKind, Program
-from dray.cel.making import MAX_DEPTH
+from dray.cel.syntax.node_factory import MAX_DEPTH
 
 TOO_DEEP = f"expression recursion limit exceeded: {MAX_DEPTH}"
 

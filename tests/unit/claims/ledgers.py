@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dray.api.jsontext import write_json
-from dray.claims import inhands, ledger
-from dray.claims.allocated import SeenResult
-from dray.claims.denials import Denial
-from dray.claims.ledger import Books
-from dray.claims.published import NOWHERE, Published, published, read_slice
-from dray.claims.rows import (
+from dray.api.json_text import write_json
+from dray.claims.ledger import grants, prepared_devices
+from dray.claims.ledger.denials import Denial
+from dray.claims.ledger.grants import Books
+from dray.claims.ledger.published_devices import NOWHERE, Published, published, read_slice
+from dray.claims.ledger.rows import (
     COUNTERS,
     DEVICES,
     CounterRow,
@@ -25,6 +24,7 @@ from dray.claims.rows import (
     device_key,
     read_row,
 )
+from dray.claims.ledger.stored_claims import SeenResult
 from dray.values.quantity import Quantity
 
 DRIVER, POOL = "gpu.example.com", "pool"
@@ -117,21 +117,21 @@ class Ledger:
     def grant(self, name: str, *results: SeenResult, uid: str = "", node: str = "") -> list[str]:
         """Why not; nothing when it was granted."""
         books = Books(self.rows.get)
-        return self._keep(books, ledger.grant(books, claim(name, uid), results, self.catalogue, node))
+        return self._keep(books, grants.grant(books, claim(name, uid), results, self.catalogue, node))
 
     def release(self, name: str, *results: SeenResult) -> None:
         books = Books(self.rows.get)
-        ledger.release(books, claim(name).uid, map(ledger.device_of, results))
+        grants.release(books, claim(name).uid, map(grants.device_of, results))
         self._keep(books)
 
     def prepare(self, name: str, node: str, *results: SeenResult, preparation: str = "") -> list[str]:
         books = Books(self.rows.get)
         called = preparation or f"{node}-{name}"
-        return self._keep(books, inhands.prepare(books, called, node, claim(name), results))
+        return self._keep(books, prepared_devices.prepare(books, called, node, claim(name), results))
 
     def free(self, preparation: str) -> list[str]:
         books = Books(self.rows.get)
-        freed = inhands.free(books, preparation)
+        freed = prepared_devices.free(books, preparation)
         self._keep(books)
         return [device.device for device in freed]
 

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from dray.api.classic import ClassicClaim
-from dray.api.classic.resourceclaim import ClassicClaimSpec, ClassicClaimStatus
+from dray.api.classic.resource_claim import ClassicClaimSpec, ClassicClaimStatus
 from dray.api.core import Pod
 from dray.api.core.pod import InlineTemplate, PodResourceClaim, PodResourceClaimStatus, PodSpec, PodStatus
 from dray.api.meta import ObjectMeta, OwnerRef
@@ -20,7 +20,7 @@ from dray.api.resource import (
     ResourceClaimTemplate,
 )
 from dray.api.resource.template import ResourceClaimTemplateSpec
-from dray.claims import naming, reservation
+from dray.claims import claim_names, reservation
 from dray.claims.actions import CreateClaim, DeleteClaim, LetGo, RecordClaims, Release, Reserve, Tell
 from dray.claims.lifecycle import (
     FINALIZER,
@@ -49,7 +49,7 @@ class World:
             owned=lambda pod: [
                 each
                 for each in self.objects
-                if isinstance(each, ResourceClaim) and naming.is_owned(each.metadata, pod)
+                if isinstance(each, ResourceClaim) and claim_names.is_owned(each.metadata, pod)
             ],
             template=lambda ns, name: self._one(ResourceClaimTemplate, ns, name),
             classic=lambda ns, name: self._one(ClassicClaim, ns, name),
@@ -93,7 +93,7 @@ def claim(
     **metadata: Any,
 ) -> ResourceClaim:
     owners = (OwnerRef(api_version="v1", kind="Pod", name="p", uid=owner),) if owner else ()
-    annotations = {naming.ENTRY_ANNOTATION: entry} if entry else {}
+    annotations = {claim_names.ENTRY_ANNOTATION: entry} if entry else {}
     return ResourceClaim(
         metadata=ObjectMeta(
             name=name,
@@ -202,7 +202,9 @@ class TestPods:
     def test_a_classic_claim_that_was_made_is_never_touched_again(self):
         waiting = pod(PodResourceClaim(name="fpga", template=InlineTemplate()))
         other = ClassicClaimSpec(resource_class_name="changed-since")
-        metadata = ObjectMeta(name="p-fpga", namespace="ns", owner_references=(naming.owner_of(waiting),))
+        metadata = ObjectMeta(
+            name="p-fpga", namespace="ns", owner_references=(claim_names.owner_of(waiting),)
+        )
         made = ClassicClaim(metadata=metadata, spec=other)
         assert next_for_pod(waiting, World(made, waiting).around()) == []
         assert next_for_classic(made, World(made, waiting).around()) == []
@@ -233,7 +235,7 @@ class TestPods:
         made = PodResourceClaim(name="fpga", template=InlineTemplate())
         placed = pod(made if inline else BY_NAME, node="n")
         metadata = ObjectMeta(
-            name="p-fpga" if inline else "c", namespace="ns", owner_references=(naming.owner_of(placed),)
+            name="p-fpga" if inline else "c", namespace="ns", owner_references=(claim_names.owner_of(placed),)
         )
         (action,) = reservations(placed, World(ClassicClaim(metadata=metadata), placed).around())
         assert isinstance(action, Tell)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dray.api.jsontext import write_json
-from dray.claims.published import read_slice
+from dray.api.json_text import write_json
+from dray.claims.ledger.published_devices import read_slice
 from tests.unit.claims.ledgers import Ledger, device, result, seen, slice_of
 
 A, B = result("a"), result("b")

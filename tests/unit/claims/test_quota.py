@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dray.api.jsontext import write_json
+from dray.api.json_text import write_json
 from dray.api.kinds import kind_named
 from dray.claims import quota
 from dray.values.quantity import Quantity

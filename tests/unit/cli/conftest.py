@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 import pytest
 
-from dray.cli.door import run
+from dray.cli.app import run
 
 
 @dataclass(frozen=True)

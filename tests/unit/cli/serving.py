@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from dray.client.client import Client
-from dray.client.http import Http
-from dray.client.kubeconfig import find_access
-from dray.cluster.control import ServerOptions, serving
+from dray.client.config.kubeconfig import find_access
+from dray.client.transports.http import Http
+from dray.cluster.services.api_server import ServerOptions, serving
 
 
 @contextmanager

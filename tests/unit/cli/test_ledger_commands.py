@@ -13,9 +13,9 @@ from dray.api.core import Node
 from dray.api.kinds import kind_named
 from dray.api.meta import ObjectMeta
 from dray.api.preparation import Preparation, PreparationSpec, PreparedClaim
-from dray.claims.rows import LEDGER
-from dray.client.changes import MergePatch
+from dray.claims.ledger.rows import LEDGER
 from dray.client.client import Client
+from dray.client.patches import MergePatch
 from dray.placement.fencing import FENCED_AT
 from dray.store import Put, open_store
 from tests.contract.controlled import by_name, pod

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from dray.allocator.running import SEARCH_SECONDS
-from dray.cli.allocate import command
-from dray.cli.options import SecondsType
+from dray.allocator.search.resumable import SEARCH_SECONDS
+from dray.cli.commands.manifests.allocate import command
+from dray.cli.input.options import SecondsType
 from dray.manifests import as_json
 from tests.brute.hard import WANTED, hard_constraints, hard_devices
 from tests.unit.cli.conftest import Typed

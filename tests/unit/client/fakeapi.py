@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qsl
 
-from dray.client.caller import Habits
 from dray.client.client import Client
-from dray.client.inprocess import InProcess
-from dray.client.tempo import Tempo
+from dray.client.rest_client import Habits
+from dray.client.timing import Tempo
+from dray.client.transports.in_process import InProcess
 from dray.clock import ManualClock
 
 

@@ -6,7 +6,7 @@ import asyncio
 from contextlib import asynccontextmanager
 
 from dray.api.resource import ResourceClaim
-from dray.client.informer import Informer, Ways
+from dray.client.informers.informer import Informer, Ways
 from tests.unit.client.fakeapi import CLAIMS, FakeApi, Told, client_of, failed, forever, serves
 
 

@@ -7,11 +7,11 @@ import pytest
 
 from dray.api.codec import decode_document
 from dray.api.resource import ResourceClaim, ResourceSlice
-from dray.client.changes import Apply, MergePatch
 from dray.client.client import Deletion
-from dray.client.failures import Expired, NotFound, NotServed, ServerFault, TooManyRequests
-from dray.client.places import Selection, kind_called, path_of
-from dray.client.reading import Reader
+from dray.client.errors import Expired, NotFound, NotServed, ServerFault, TooManyRequests
+from dray.client.object_refs import Selection, kind_called, path_of
+from dray.client.patches import Apply, MergePatch
+from dray.client.response_decoding import Reader
 from tests.unit.client.fakeapi import (
     CLAIMS,
     IN_DEFAULT,

@@ -9,8 +9,8 @@ from datetime import timedelta
 
 import pytest
 
-from dray.client.access import AccessError, FromFiles, Proof, ProofFiles
-from dray.client.execplugin import FromProgram, Program
+from dray.client.config.client_config import AccessError, FromFiles, Proof, ProofFiles
+from dray.client.config.exec_plugin import FromProgram, Program
 from dray.clock import timestamp
 from tests.unit.client.fakeapi import Hours
 
@@ -159,7 +159,7 @@ async def test_a_program_that_is_not_there_comes_with_its_hint():
 
 
 async def test_a_program_without_end_is_ended(monkeypatch):
-    monkeypatch.setattr("dray.client.execplugin.LONGEST_RUN", 0.2)
+    monkeypatch.setattr("dray.client.config.exec_plugin.LONGEST_RUN", 0.2)
     program = Program(sys.executable, ("-c", "import time; time.sleep(60)"))
     with pytest.raises(AccessError, match=r"did not end in 0\.2 seconds"):
         await FromProgram(program).proof()

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dray.client.failures import WatchBroken
-from dray.client.watch import Lines
+from dray.client.errors import WatchBroken
+from dray.client.informers.watch_stream import Lines
 
 LINES = st.lists(st.binary(min_size=1, max_size=20).map(lambda b: b.replace(b"\n", b"n")), max_size=8)
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from dray.client import failures
-from dray.client.failures import failure_in
-from dray.client.places import kind_called
-from dray.client.reading import Bookmark, Reader
+from dray.client import errors
+from dray.client.errors import failure_in
+from dray.client.object_refs import kind_called
+from dray.client.response_decoding import Bookmark, Reader
 from dray.client.transport import Reply
 from tests.outside import corpus_dir
 
@@ -52,15 +52,15 @@ def test_every_recorded_event_is_read(recorded, file, kind):
 @pytest.mark.parametrize(
     ("file", "code", "shape"),
     [
-        ("err_400_strict.json", 400, failures.BadRequest),
-        ("err_401.json", 401, failures.Unauthorized),
-        ("err_403_anonymous.json", 403, failures.Forbidden),
-        ("err_404_object.json", 404, failures.NotFound),
-        ("err_404_resource.txt", 404, failures.NotFound),
-        ("err_409_conflict.json", 409, failures.Conflict),
-        ("err_409_exists.json", 409, failures.AlreadyExists),
-        ("err_422_claim.json", 422, failures.Invalid),
-        ("err_504_toolarge.json", 504, failures.ServerTimeout),
+        ("err_400_strict.json", 400, errors.BadRequest),
+        ("err_401.json", 401, errors.Unauthorized),
+        ("err_403_anonymous.json", 403, errors.Forbidden),
+        ("err_404_object.json", 404, errors.NotFound),
+        ("err_404_resource.txt", 404, errors.NotFound),
+        ("err_409_conflict.json", 409, errors.Conflict),
+        ("err_409_exists.json", 409, errors.AlreadyExists),
+        ("err_422_claim.json", 422, errors.Invalid),
+        ("err_504_toolarge.json", 504, errors.ServerTimeout),
     ],
 )
 def test_every_recorded_failure_has_its_name(recorded, file, code, shape):
@@ -78,8 +78,8 @@ def test_recorded_details_are_kept(recorded):
     late = failure_in(Reply(504, {}, recorded("err_504_toolarge.json")))
     assert (late.retry_after, late.causes[0].reason) == (1, "ResourceVersionTooLarge")
     missing = failure_in(Reply(404, {}, recorded("err_404_resource.txt")))
-    assert isinstance(missing, failures.NotFound)
+    assert isinstance(missing, errors.NotFound)
     assert missing.of_resource
     absent = failure_in(Reply(404, {}, recorded("err_404_object.json")))
-    assert isinstance(absent, failures.NotFound)
+    assert isinstance(absent, errors.NotFound)
     assert not absent.of_resource

@@ -8,25 +8,27 @@ import sys
 import pytest
 
 SAYS = "import sys; {imports}; print(*sorted(set({without}) & set(sys.modules)))"
-ALONE = "import dray.cluster.alone"
-NO_SERVER = ["cryptography", "dray.server.apiserver", "uvicorn"]
+ALONE = "import dray.cluster.services.standalone"
+NO_SERVER = ["cryptography", "dray.server.app", "uvicorn"]
 
 
 @pytest.mark.parametrize(
     ("imports", "without"),
     [
-        pytest.param("import dray.cluster.control", ["aiohttp", "yarl"], id="server"),
+        pytest.param("import dray.cluster.services.api_server", ["aiohttp", "yarl"], id="server"),
         pytest.param(
-            f"{ALONE}, dray.cluster.components, dray.scheduler.loop",
-            [*NO_SERVER, "dray.controllers.controllers"],
+            f"{ALONE}, dray.cluster.services.components, dray.scheduler.scheduling_loop",
+            [*NO_SERVER, "dray.controllers.runner"],
             id="scheduler",
         ),
         pytest.param(
-            f"{ALONE}, dray.cluster.components, dray.controllers.controllers",
-            [*NO_SERVER, "dray.scheduler.loop"],
+            f"{ALONE}, dray.cluster.services.components, dray.controllers.runner",
+            [*NO_SERVER, "dray.scheduler.scheduling_loop"],
             id="controller",
         ),
-        pytest.param(f"{ALONE}, dray.cluster.nodes", ["dray.server.apiserver", "uvicorn"], id="node"),
+        pytest.param(
+            f"{ALONE}, dray.cluster.services.node_agents", ["dray.server.app", "uvicorn"], id="node"
+        ),
     ],
 )
 def test_a_service_loads_no_other(imports, without):

@@ -18,10 +18,10 @@ from dray.api.resource import (
     ResourceClaimSpec,
     ResourceClaimStatus,
 )
-from dray.claims.naming import ENTRY_ANNOTATION
-from dray.client.informer import Informer
-from dray.client.places import Key
-from dray.client.shelf import Seen
+from dray.claims.claim_names import ENTRY_ANNOTATION
+from dray.client.informers.indexer import Seen
+from dray.client.informers.informer import Informer
+from dray.client.object_refs import Key
 from dray.controllers.metrics import ClaimCounts
 from tests.unit.client.fakeapi import FakeApi, client_of
 

@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from dray.client.failures import Unreachable
-from dray.client.tempo import Tempo
+from dray.client.errors import Unreachable
+from dray.client.timing import Tempo
 from dray.clock import ManualClock
 from dray.controllers.metrics import MEASURES, tell_queues
 from dray.controllers.workqueue import FIRST_WAIT, LONGEST_WAIT, WorkQueue

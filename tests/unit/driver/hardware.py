@@ -10,14 +10,14 @@ from typing import Any
 import msgspec
 
 from dray.api.classic import ClassicClaim
-from dray.api.classic.resourceclaim import ALLOCATED
-from dray.client.caller import Habits
+from dray.api.classic.resource_claim import ALLOCATED
 from dray.client.client import Client
-from dray.client.inprocess import InProcess
-from dray.client.tempo import Tempo
-from dray.driver.classic import Allocated, ClassicController, Held, Need, Unavailable
-from dray.driver.negotiating import ControllerChoices, Negotiation
-from dray.driver.settling import Pace
+from dray.client.rest_client import Habits
+from dray.client.timing import Tempo
+from dray.client.transports.in_process import InProcess
+from dray.driver.classic.controller import Allocated, ClassicController, Held, Need, Unavailable
+from dray.driver.classic.controller_service import ControllerChoices, Negotiation
+from dray.driver.classic.reconciler import Pace
 from tests.contract.api import MERGE
 from tests.contract.classic import CLAIMS, CLASSES, DRIVER, admit_driver, classic_claim, classic_class
 from tests.unit.driver.served import Served, Way, served, until

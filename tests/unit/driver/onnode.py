@@ -15,11 +15,11 @@ from typing import Any
 from dray.client.client import Client
 from dray.clock import SystemClock
 from dray.driver import Claim, Driver, Got, Kit, KitChoices, Ready, device
-from dray.driver.serve import sockets_of
+from dray.driver.service.grpc_servers import sockets_of
 from dray.gates import GateSet
 from dray.telemetry.logs import Log
-from dray.wire.services import DRA_V1, REGISTRATION, Message, Service, Stub
-from dray.wire.sockets import channel
+from dray.wire.grpc_services import DRA_V1, REGISTRATION, Message, Service, Stub
+from dray.wire.unix_sockets import channel
 from tests.contract.api import SOON, path
 from tests.contract.documents import allocation, claim, consumer, pod
 from tests.unit.driver.served import DRIVER, NODE, Served, Way, served

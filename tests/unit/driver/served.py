@@ -9,12 +9,12 @@ from typing import Any, TypeVar
 
 from dray.api.resource import ResourceSlice
 from dray.client.client import Client
-from dray.client.failures import Unreachable
-from dray.client.inprocess import InProcess
+from dray.client.errors import Unreachable
 from dray.client.transport import LONGEST_CALL, Reply, Request, Stream, Transport
-from dray.driver.publish import Publisher, Ways
+from dray.client.transports.in_process import InProcess
+from dray.driver.publishing.publisher import Publisher, Ways
 from dray.gates import GateSet
-from dray.server.asgi import App
+from dray.server.http.application import App
 from dray.store import Store
 from tests.contract.api import SOON, Api, path, serving
 from tests.contract.documents import node

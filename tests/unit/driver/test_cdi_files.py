@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from dray.driver import Claim, DeviceNode, Driver, Got, Hook, Mount, Ready
-from dray.driver.allocated import Refused
-from dray.driver.cdifiles import CdiFiles, safe_name
+from dray.driver.preparing.cdi_files import CdiFiles, safe_name
+from dray.driver.preparing.claim_conversion import Refused
 from tests.unit.driver.onnode import DRIVER, Gpu, on_node
 
 GOT = Got("r", "p", "d")

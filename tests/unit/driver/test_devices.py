@@ -19,7 +19,7 @@ from dray.api.resource import (
 )
 from dray.driver import BadDevice, Capacity, Pool, Quantity, Reach, Slice, Version, device
 from dray.driver.devices import pools_of
-from dray.values.nodeselector import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
+from dray.values.node_selectors import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
 
 Q = Quantity.parse
 

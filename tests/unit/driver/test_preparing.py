@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from dray.driver import Claim, DeviceStatus, Ready
-from dray.wire.services import DRA_V1BETA1
+from dray.wire.grpc_services import DRA_V1BETA1
 from tests.unit.driver.onnode import DRIVER, NODE, Gpu, on_node
 
 

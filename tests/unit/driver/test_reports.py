@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterable
 from typing import Any
 
-from dray.client.failures import Unreachable
+from dray.client.errors import Unreachable
 from dray.driver import Claim, Condition, DeviceStatus, NetworkDeviceData, Ready
 from tests.contract.api import path
 from tests.unit.driver.onnode import DRIVER, NODE, Gpu, Node, on_node

@@ -15,7 +15,7 @@ from dray.client.client import Client
 from dray.driver import DeviceState, Driver, Kit, Pool, Reach, device
 from dray.driver import metrics as m
 from dray.gates import GATES, GateSet
-from dray.wire.services import HEALTH_V1, HEALTH_V1ALPHA1, HEALTH_V1BETA1, Service, Stub
+from dray.wire.grpc_services import HEALTH_V1, HEALTH_V1ALPHA1, HEALTH_V1BETA1, Service, Stub
 from tests.unit.driver.onnode import DRIVER, NODE, Gpu, Line, on_node
 from tests.unit.driver.served import served, until
 
@@ -208,7 +208,7 @@ def test_a_server_without_the_api_is_told_once_and_looked_at_until_it_has_it() -
 
 
 def test_an_author_who_takes_for_ever_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dray.driver.running.SLOW_SECONDS", 0.01)
+    monkeypatch.setattr("dray.driver.service.driver_service.SLOW_SECONDS", 0.01)
 
     async def scene() -> None:
         go = asyncio.Event()

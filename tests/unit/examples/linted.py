@@ -9,9 +9,9 @@ from typing import Any
 import yaml
 from click.testing import CliRunner
 
-from dray.cli.door import dray
-from dray.cli.files import targets
-from dray.cli.lint import check
+from dray.cli.app import dray
+from dray.cli.commands.manifests.lint import check
+from dray.cli.input.manifest_files import targets
 from dray.gates import GateSet
 from dray.lint import Finding
 from tests.outside import ROOT

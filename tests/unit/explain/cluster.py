@@ -15,8 +15,8 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from dray.allocator.stock import Stock
-from dray.allocator.usage import Usage
+from dray.allocator.inventory.device_inventory import Stock
+from dray.allocator.inventory.usage import Usage
 from dray.api.core import Node
 from dray.api.meta import ObjectMeta
 from dray.api.resource import (

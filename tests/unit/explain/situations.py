@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import msgspec
 
-from dray.allocator.admit import Admission
+from dray.allocator.feature_gates import Admission
 from dray.api.core import Node
 from dray.api.resource import CapacityRequestPolicy, CapacityRequestPolicyRange, ResourceSlice
 from dray.explain import Diagnosis, Effort
-from dray.values.nodeselector import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
+from dray.values.node_selectors import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
 from dray.values.quantity import Quantity
 from tests.unit.explain.cluster import (
     Cluster,

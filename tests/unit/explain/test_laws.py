@@ -6,12 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dray.allocator.allocate import outcome
-from dray.allocator.beats import DeadEnd, Exhausted, Faulted, Pick, Solved, Took
-from dray.allocator.reasons import Reason
-from dray.allocator.replay import Standpoint
-from dray.allocator.search import search
-from dray.allocator.stock import Stock
-from dray.allocator.wants import ask_of
+from dray.allocator.inventory.device_inventory import Stock
+from dray.allocator.refusals import Reason
+from dray.allocator.requests import ask_of
+from dray.allocator.search.backtracking import search
+from dray.allocator.search.candidate_review import Standpoint
+from dray.allocator.search.trace import DeadEnd, Exhausted, Faulted, Pick, Solved, Took
 from dray.api.resource import ResourceClaim
 from dray.explain import Outcome, Verdict, diagnose, render_text, summary, to_document
 from tests.unit.explain.cluster import Cluster, attribute, claim, counter_set, first_of, memory, request

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dray.explain import Role, render_text
-from dray.explain.text import ENTRIES
+from dray.explain.rendering.text import ENTRIES
 from tests.unit.explain.cluster import Cluster, attribute, claim, memory, request
 from tests.unit.explain.situations import SITUATIONS, closest, pool_incomplete
 

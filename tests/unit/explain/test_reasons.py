@@ -6,10 +6,10 @@ import json
 
 import pytest
 
-from dray.allocator.reasons import TEXTS, Reason
+from dray.allocator.refusals import TEXTS, Reason
 from dray.explain import to_document
 from dray.explain.diagnosis import Account, DeviceName, Why
-from dray.explain.phrases import PHRASES, obstacle_text, tally
+from dray.explain.rendering.refusal_phrases import PHRASES, obstacle_text, tally
 from tests.unit.explain.cluster import Cluster, claim, request
 from tests.unit.explain.situations import SITUATIONS
 

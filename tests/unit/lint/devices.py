@@ -7,9 +7,9 @@ from typing import Any
 
 from dray.api.codec import decode_document
 from dray.api.resource import ResourceSlice
-from dray.lint.catalogue import Catalogue, Needs
-from dray.lint.expressions import read
-from dray.lint.facts import Page, details_of
+from dray.lint.object_facts import Page, details_of
+from dray.lint.selectors.analysis import read
+from dray.lint.selectors.device_models import Catalogue, Needs
 
 DRIVER = "gpu.example.com"
 GPU = f'device.attributes["{DRIVER}"]'

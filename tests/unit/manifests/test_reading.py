@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from dray.api.shape import MAX_DEPTH
+from dray.api.decode_report import MAX_DEPTH
 from dray.manifests import Document, ReadError, Source, expanded, read
-from dray.manifests.yamltext import MAX_ALIASED, has_comments
+from dray.manifests.yaml_reader import MAX_ALIASED, has_comments
 
 
 def documents(text: str, name: str = "f.yaml") -> list[Document]:

@@ -10,11 +10,11 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from dray.client.tempo import Tempo
+from dray.client.timing import Tempo
 from dray.clock import ManualClock
-from dray.node.lines import Habits
-from dray.node.measures import Metrics
-from dray.node.registry import Doorway, Registry
+from dray.node.agent_metrics import Metrics
+from dray.node.plugins.driver_client import Habits
+from dray.node.plugins.registry import Doorway, Registry
 from dray.telemetry.logs import Level, Log
 from tests.e2e.plain_driver import PlainDriver, Ways
 

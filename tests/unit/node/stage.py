@@ -10,15 +10,16 @@ from pathlib import Path
 from typing import Any
 
 from dray.api.core import Pod
-from dray.client.changes import MergePatch
 from dray.client.client import Client, Deletion
-from dray.client.failures import NotFound
-from dray.client.places import kind_called
-from dray.cluster.control import ServerOptions, Started, serving
-from dray.cluster.inside import Inside
+from dray.client.errors import NotFound
+from dray.client.object_refs import kind_called
+from dray.client.patches import MergePatch
+from dray.cluster.local.transport import Inside
+from dray.cluster.services.api_server import ServerOptions, Started, serving
 from dray.node.agent import Agent, Given, NodeChoices
-from dray.node.board import Facts
-from dray.node.drivers import (
+from dray.node.containers.runtime.base import Runtime
+from dray.node.containers.runtime.process import ProcessRuntime
+from dray.node.plugins.driver_interface import (
     ClaimRef,
     DeviceHealth,
     Failure,
@@ -27,10 +28,9 @@ from dray.node.drivers import (
     PrepareOutcome,
     UnprepareOutcome,
 )
-from dray.node.restarts import Pace
-from dray.node.runtime.base import Runtime
-from dray.node.runtime.process import ProcessRuntime
-from dray.server.call import AUTHENTICATED, MASTERS, NODES
+from dray.node.pods.restart_policy import Pace
+from dray.node.status.node_registration import Facts
+from dray.server.http.requests import AUTHENTICATED, MASTERS, NODES
 
 NODE = "node-a"
 DRIVER = "gpu.example.com"

@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 
 from dray.client.client import Client
-from dray.client.failures import Unreachable
+from dray.client.errors import Unreachable
 from dray.client.transport import Reply, Request, Stream
-from dray.cluster.nodes import NodeOptions, agent, runtime_of
+from dray.cluster.services.node_agents import NodeOptions, agent, runtime_of
 from dray.errors import InputError
-from dray.node import pods
 from dray.node.agent import Agent
-from dray.node.runtime.base import Found, Launch, NotStarted, Started
-from dray.node.runtime.process import ProcessRuntime
+from dray.node.containers.runtime.base import Found, Launch, NotStarted, Started
+from dray.node.containers.runtime.process import ProcessRuntime
+from dray.node.pods import supervisor
 from tests.unit.node.stage import Document, Stage, container, played, pod, until
 
 
@@ -206,7 +206,7 @@ class Faulty(ProcessRuntime):
 
 
 def test_a_fault_in_one_pod_does_not_touch_the_others(tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr(pods, "AGAIN_SECONDS", 0.3)
+    monkeypatch.setattr(supervisor, "AGAIN_SECONDS", 0.3)
 
     async def work(stage: Stage) -> None:
         runtime = Faulty(stage.root / "containers")

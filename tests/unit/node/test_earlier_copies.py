@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dray.node.runtime.process import ProcessRuntime
+from dray.node.containers.runtime.process import ProcessRuntime
 from tests.unit.node.stage import Stage, played, pod
 
 ONCE = ["prepare default/gpus", "unprepare default/gpus"]

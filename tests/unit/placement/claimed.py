@@ -6,18 +6,18 @@ from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
-from dray.allocator.stock import Stock
-from dray.allocator.usage import Usage
+from dray.allocator.inventory.device_inventory import Stock
+from dray.allocator.inventory.usage import Usage
 from dray.api.core import Pod, PodSpec
 from dray.api.meta import ObjectMeta
 from dray.api.resource import AllocationResult, Device, DeviceRequest, ResourceClaim
-from dray.placement.plugins.devices import Devices
+from dray.placement.device_searches import Searches
+from dray.placement.pending_pod import Subject
+from dray.placement.plugins.dynamic_resources import Devices
 from dray.placement.profile import Profile, Weighed
-from dray.placement.resources import needs_of
-from dray.placement.searches import Searches
+from dray.placement.resource_requests import needs_of
 from dray.placement.snapshot import Snapshot
-from dray.placement.subject import Subject
-from dray.values.nodeselector import for_node
+from dray.values.node_selectors import for_node
 from tests.brute import making as make
 from tests.brute.toyjudge import judged
 from tests.property.test_placement_law import OPEN, one_share, unlimited

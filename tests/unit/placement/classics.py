@@ -8,10 +8,10 @@ import msgspec
 
 from dray.api.classic import ClassicClaim
 from dray.api.core import Node, Pod
-from dray.placement.resources import NOTHING
+from dray.placement.pending_pod import Subject
+from dray.placement.resource_requests import NOTHING
 from dray.placement.snapshot import Likeness, Seat, traits_of
-from dray.placement.subject import Subject
-from dray.values.nodeselector import for_node
+from dray.values.node_selectors import for_node
 
 GONE = "2026-01-01T00:00:00Z"
 

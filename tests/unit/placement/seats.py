@@ -6,15 +6,15 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dray.allocator.stock import Stock
-from dray.allocator.usage import Usage
+from dray.allocator.inventory.device_inventory import Stock
+from dray.allocator.inventory.usage import Usage
 from dray.api.codec import decoder_of
 from dray.api.core import Node, Pod
-from dray.placement.phases import Opinion, Plugin
-from dray.placement.resources import NOTHING, Needs, needs_of
+from dray.placement.framework import Opinion, Plugin
+from dray.placement.pending_pod import Subject
+from dray.placement.rejections import Verdict
+from dray.placement.resource_requests import NOTHING, Needs, needs_of
 from dray.placement.snapshot import Seat, Snapshot
-from dray.placement.subject import Subject
-from dray.placement.verdicts import Verdict
 
 ROOMY = {"cpu": "4", "memory": "8Gi", "pods": "10"}
 STOCK = Stock([], [], Usage(), lambda _expression, _driver, _device: True)

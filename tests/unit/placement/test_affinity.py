@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from dray.api.core import Pod
-from dray.placement.phases import Opinion
-from dray.placement.plugins import affinity
-from dray.placement.plugins.affinity import NodeAffinity
+from dray.placement.framework import Opinion
+from dray.placement.plugins import node_affinity
+from dray.placement.plugins.node_affinity import NodeAffinity
+from dray.placement.rejections import Signal, Topic, Verdict
 from dray.placement.snapshot import Snapshot
-from dray.placement.verdicts import Signal, Topic, Verdict
 from tests.unit.placement.seats import node, opinion_of, photo, pod, scores_of, seat, subject
 
 NODES = (
@@ -139,7 +139,7 @@ def test_what_was_found_is_remembered_until_a_node_changes() -> None:
 
 
 def test_it_does_not_remember_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(affinity, "MANY", 2)
+    monkeypatch.setattr(node_affinity, "MANY", 2)
     plugin, seen = NodeAffinity(), photo(*NODES)
     for zone, expected in (("1", {"a", "b"}), ("2", {"c"}), ("3", set()), ("1", {"a", "b"})):
         found = plugin.opinion(subject(choosy(zone=zone)), seen)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dray.placement.plugins.balance import NodeResourcesBalancedAllocation, balance
+from dray.placement.plugins.balanced_allocation import NodeResourcesBalancedAllocation, balance
 from tests.unit.placement.seats import asking, node, opinion_of, scores_of, seat
 
 PLUGIN = NodeResourcesBalancedAllocation()

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dray.api.classic import ClassicClaim
-from dray.placement.negotiation import (
+from dray.placement.classic_negotiation import (
     MOST_NODES,
     GiveBack,
     Propose,
@@ -20,11 +20,11 @@ from dray.placement.negotiation import (
     outcome,
     window,
 )
-from dray.placement.phases import Opinion
-from dray.placement.plugins.classic import NAME, ClassicResources, next_step, post_filter
-from dray.placement.subject import Subject
-from dray.placement.verdicts import Signal, Topic, Verdict
-from dray.values.nodeselector import for_node
+from dray.placement.framework import Opinion
+from dray.placement.pending_pod import Subject
+from dray.placement.plugins.classic_resources import NAME, ClassicResources, next_step, post_filter
+from dray.placement.rejections import Signal, Topic, Verdict
+from dray.values.node_selectors import for_node
 from tests.unit.placement.classics import allocated, classic, proposed, seat, subject
 
 req = pytest.mark.req

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from dray.placement.cycle import Placement, Unplaceable, place, refusals
-from dray.placement.phases import Opinion, between, by_most
+from dray.placement.framework import Opinion, between, by_most
 from dray.placement.profile import PLUGINS, Choices, Normalization
-from dray.placement.verdicts import Signal, Topic, Verdict
+from dray.placement.rejections import Signal, Topic, Verdict
+from dray.placement.scheduling_cycle import Placement, Unplaceable, place, refusals
 from tests.brute import making as make
 from tests.unit.placement.claimed import (
     CLASS,

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dray.api.core import Pod
-from dray.placement.phases import Opinion
-from dray.placement.plugins.fit import NodeResourcesFit, Scoring
-from dray.placement.verdicts import Signal, Topic, Verdict
+from dray.placement.framework import Opinion
+from dray.placement.plugins.node_resources_fit import NodeResourcesFit, Scoring
+from dray.placement.rejections import Signal, Topic, Verdict
 from tests.unit.placement.seats import (
     asking,
     container,

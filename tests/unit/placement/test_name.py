@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dray.placement.phases import Opinion
-from dray.placement.plugins.name import NodeName
-from dray.placement.verdicts import Signal, Topic, Verdict
+from dray.placement.framework import Opinion
+from dray.placement.plugins.node_name import NodeName
+from dray.placement.rejections import Signal, Topic, Verdict
 from tests.unit.placement.seats import node, opinion_of, pod, seat, verdict_of
 
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from dray.errors import InvalidError
-from dray.placement.phases import Opinion, between, by_most
-from dray.placement.plugins.fit import NodeResourcesFit, Scoring
+from dray.placement.framework import Opinion, between, by_most
+from dray.placement.plugins.node_resources_fit import NodeResourcesFit, Scoring
 from dray.placement.profile import Choices, Normalization, Profile, Weighed, profile_of, read_choices
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dray.placement.resources import NOTHING, needs_of
+from dray.placement.resource_requests import NOTHING, needs_of
 from dray.placement.snapshot import traits_of
 from tests.unit.placement.seats import STOCK, asking, node, photo
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dray.placement.plugins.taints import TaintToleration
-from dray.placement.verdicts import Signal, Topic, Verdict
+from dray.placement.plugins.taint_toleration import TaintToleration
+from dray.placement.rejections import Signal, Topic, Verdict
 from tests.unit.placement.seats import node, pod, scores_of, seat, verdict_of
 
 PLUGIN = TaintToleration()

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from dray.placement.plugins.unschedulable import NodeUnschedulable
-from dray.placement.verdicts import Signal, Topic, Verdict
+from dray.placement.plugins.node_unschedulable import NodeUnschedulable
+from dray.placement.rejections import Signal, Topic, Verdict
 from tests.unit.placement.seats import node, opinion_of, pod, seat, verdict_of
 
 KEY = "node.kubernetes.io/unschedulable"

@@ -10,14 +10,14 @@ from msgspec.structs import replace
 
 from dray.api.core import Pod
 from dray.api.resource import AllocationResult, ResourceClaim
-from dray.claims.naming import FINALIZER
-from dray.client.caller import Habits
+from dray.claims.claim_names import FINALIZER
 from dray.client.client import Client
-from dray.client.failures import Conflict, NotFound
-from dray.placement.cycle import Placement
+from dray.client.errors import Conflict, NotFound
+from dray.client.rest_client import Habits
+from dray.placement.scheduling_cycle import Placement
 from dray.placement.snapshot import Seat
-from dray.scheduler.bind import Binder
-from dray.scheduler.claimbook import ClaimBook
+from dray.scheduler.assume_cache import ClaimBook
+from dray.scheduler.binder import Binder
 from tests.contract.turned import Turned
 from tests.unit.placement.claimed import claim, having, wanting
 from tests.unit.placement.seats import node, seat

@@ -12,16 +12,16 @@ from collections import Counter
 import pytest
 
 from bench.memory import Churn
-from dray.allocator import stock
-from dray.allocator.contents import Content, SliceContents
-from dray.allocator.devicelist import DeviceList
-from dray.allocator.options import Options
-from dray.allocator.pools import Page, Shelf
-from dray.allocator.stock import Shape, View
-from dray.api import devicesharing
+from dray.allocator.inventory import device_inventory
+from dray.allocator.inventory.device_inventory import Shape, View
+from dray.allocator.inventory.device_lists import DeviceList
+from dray.allocator.inventory.device_profiles import Content, SliceContents
+from dray.allocator.inventory.pool_views import Page, Shelf
+from dray.allocator.search.candidates import Options
+from dray.api.devices import interning
 from dray.api.resource import Device, ResourceSlice
-from dray.placement.plugins import devices
-from dray.placement.searches import Question
+from dray.placement.device_searches import Question
+from dray.placement.plugins import dynamic_resources
 
 PREPARED = (Content, DeviceList, Options, Page, Shape, Shelf, SliceContents, View)
 KINDS = (*PREPARED, Device, Question, ResourceSlice)
@@ -34,7 +34,7 @@ def alive() -> Counter[type]:
 
 
 def test_what_is_alive_does_not_grow_with_the_number_of_updates(monkeypatch: pytest.MonkeyPatch) -> None:
-    for bound in (stock.RECENT, devicesharing.SHARED, devices.ASKS):
+    for bound in (device_inventory.RECENT, interning.SHARED, dynamic_resources.ASKS):
         monkeypatch.setattr(bound, "most", 10)
     before = alive()
     churn = Churn(nodes=NODES, devices=2, stay=3)

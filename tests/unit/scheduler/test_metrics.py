@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from dray.client.tempo import Tempo
+from dray.client.timing import Tempo
 from dray.clock import ManualClock
-from dray.placement.phases import Phase
-from dray.placement.verdicts import Signal, Topic
+from dray.placement.framework import Phase
+from dray.placement.rejections import Signal, Topic
 from dray.scheduler import metrics
 from dray.scheduler.metrics import MEASURES, Metrics, Result
 from dray.scheduler.queue import Queue

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from dray.placement.verdicts import Signal, Topic
-from dray.scheduler.entry import Place
+from dray.placement.rejections import Signal, Topic
 from dray.scheduler.queue import Terms
+from dray.scheduler.queued_pod import Place
 from tests.unit.scheduler.waiting import DEVICES, ROOM, Room, pod, recorded
 
 CLAIM = Signal(Topic.CLAIM, "ns/x")

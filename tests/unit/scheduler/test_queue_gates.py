@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dray.placement.verdicts import Signal, Topic, Verdict
-from dray.scheduler.entry import Place
+from dray.placement.rejections import Signal, Topic, Verdict
 from dray.scheduler.queue import GATES
+from dray.scheduler.queued_pod import Place
 from tests.unit.scheduler.waiting import DEVICES, ROOM, Room, pod
 
 CLAIM = Signal(Topic.CLAIM, "ns/x")

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from dray.client.tempo import Tempo
+from dray.client.timing import Tempo
 from dray.clock import ManualClock
 from dray.scheduler.queue import Queue
 from tests.unit.scheduler.waiting import DEVICES, Room, pod

@@ -7,11 +7,11 @@ from typing import Any
 
 from dray.api.core import Pod, PodResourceClaimStatus, PodSpec, PodStatus, SchedulingGate
 from dray.api.meta import ObjectMeta
-from dray.client.tempo import Tempo
+from dray.client.timing import Tempo
 from dray.clock import ManualClock
-from dray.placement.verdicts import Signal, Topic, Verdict
-from dray.scheduler.entry import Entry
+from dray.placement.rejections import Signal, Topic, Verdict
 from dray.scheduler.queue import Queue
+from dray.scheduler.queued_pod import Entry
 
 DEVICES = Signal(Topic.DEVICES)
 ROOM = Signal(Topic.ROOM)

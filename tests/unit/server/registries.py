@@ -8,12 +8,12 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from dray.api.kinds import Kind, kind_named
-from dray.server.cache import Cache
-from dray.server.call import Call, Request, User
-from dray.server.change import Rule
-from dray.server.drafts import Draft
-from dray.server.held import Held
-from dray.server.registry import Keep, Registry, Remove, Wanted, Written
+from dray.server.admission.change import Rule
+from dray.server.http.requests import Call, Request, User
+from dray.server.objects.pending_object import Draft
+from dray.server.objects.stored_object import Held
+from dray.server.registry.object_registry import Keep, Registry, Remove, Wanted, Written
+from dray.server.watch.cache import Cache
 from dray.store import Store
 from dray.store.memory import MemoryStore
 

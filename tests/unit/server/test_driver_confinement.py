@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from dray.api.jsontext import write_json
+from dray.api.json_text import write_json
 from dray.client.client import Client
-from dray.client.inprocess import InProcess
+from dray.client.transports.in_process import InProcess
 from dray.driver import Driver
-from dray.driver.manifests import manifests, short
+from dray.driver.deploy.manifests import manifests, short
 from dray.store.memory import MemoryStore
 from tests.contract.api import APPLY, JSON_PATCH, MERGE, Api, Said, path, serving
 from tests.contract.documents import allocation, claim, consumer, node, pod, resource_slice

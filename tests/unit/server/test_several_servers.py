@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
-from dray.server.failures import Failure
-from dray.server.guard import Guard
-from dray.server.ledgeraudit import audit
-from dray.server.quotas import Quotas
+from dray.server.admission.resource_quota import Quotas
+from dray.server.http.errors import Failure
+from dray.server.ledger.admission import Guard
+from dray.server.ledger.reconciliation import audit
 from dray.store.memory import MemoryStore
 from tests.unit.claims.ledgers import device, slice_of
 from tests.unit.server.registries import CLAIMS, CONFIGS, PREPARATIONS, QUOTAS, preparation, result, world

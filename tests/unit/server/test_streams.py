@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from dray.server import asgi
-from dray.server.asgi import _send_stream
-from dray.server.call import NOBODY, Answer, Call, Request
+from dray.server.http import application
+from dray.server.http.application import _send_stream
+from dray.server.http.requests import NOBODY, Answer, Call, Request
 
 REQUEST = Request(Call("watch", "/api/v1/pods"), NOBODY)
 PARTS = 8
@@ -48,7 +48,7 @@ class Client:
 
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(asgi, "SEND_SECONDS", 0.5)
+    monkeypatch.setattr(application, "SEND_SECONDS", 0.5)
 
 
 def test_a_client_that_takes_nothing_is_cut_off(short: None) -> None:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from dray.allocator.board import Board
-from dray.allocator.reasons import Reason, Refusal, Short
+from dray.allocator.partial_solution import Board
+from dray.allocator.refusals import Reason, Refusal, Short
 from dray.api.resource import CapacityRequestPolicy, Device, DeviceCapacity
 from dray.values.quantity import NANOS
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from dray.allocator.board import Board
-from dray.allocator.reasons import Conflict, Reason, Refusal
-from dray.allocator.wants import Rule
+from dray.allocator.partial_solution import Board
+from dray.allocator.refusals import Conflict, Reason, Refusal
+from dray.allocator.requests import Rule
 
 Values = frozenset[tuple[str, Any]]
 

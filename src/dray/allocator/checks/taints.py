@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from dray.allocator.reasons import Reason, Refusal
+from dray.allocator.refusals import Reason, Refusal
 from dray.api.resource import DeviceTaint, DeviceToleration
-from dray.api.tolerating import tolerated
+from dray.api.tolerations import tolerated
 
 
 def refuse(taints: Iterable[DeviceTaint], tolerations: tuple[DeviceToleration, ...]) -> Refusal | None:

@@ -6,6 +6,6 @@ builds as a guard, the command line as a verb.
 """
 
 from dray.allocator.verify.findings import Finding, Given, Rule
-from dray.allocator.verify.referee import verify
+from dray.allocator.verify.verifier import verify
 
 __all__ = ["Finding", "Given", "Rule", "verify"]

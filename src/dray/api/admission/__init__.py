@@ -6,7 +6,8 @@ decided here. The API server imports this package, and the tables of kinds, defa
 
 from __future__ import annotations
 
-from dray.api.admission.configuration import (
+from dray.api.admission.label_selector import LabelSelector, LabelSelectorRequirement
+from dray.api.admission.webhook_configuration import (
     MatchCondition,
     MutatingWebhook,
     MutatingWebhookConfiguration,
@@ -16,7 +17,6 @@ from dray.api.admission.configuration import (
     ValidatingWebhookConfiguration,
     WebhookClientConfig,
 )
-from dray.api.admission.selector import LabelSelector, LabelSelectorRequirement
 
 __all__ = [
     "LabelSelector",

@@ -15,7 +15,8 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from dray.api.admission.configuration import (
+from dray.api.admission.label_selector import selected
+from dray.api.admission.webhook_configuration import (
     ALL,
     CLUSTER,
     EQUIVALENT,
@@ -24,7 +25,6 @@ from dray.api.admission.configuration import (
     RuleWithOperations,
     Webhook,
 )
-from dray.api.admission.selector import selected
 
 EXEMPT = frozenset(
     {

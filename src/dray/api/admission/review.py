@@ -17,7 +17,7 @@ from typing import Any, Final
 import msgspec
 
 from dray.api.admission.matching import Target
-from dray.api.jsontext import read_json
+from dray.api.json_text import read_json
 from dray.errors import DecodeError
 
 API_VERSION: Final = "admission.k8s.io/v1"

@@ -4,7 +4,7 @@ A classic claim is allocated by its driver's controller, which negotiates with t
 the claim's status. Only shapes live here; legal transitions and defaults have files of their own.
 """
 
-from dray.api.classic.resourceclaim import (
+from dray.api.classic.resource_claim import (
     ClassicClaim,
     ClassicClaimSpec,
     ClassicClaimStatus,
@@ -12,7 +12,7 @@ from dray.api.classic.resourceclaim import (
     SchedulerSchedulingStatus,
     SchedulingStatus,
 )
-from dray.api.classic.resourceclass import ResourceClass
+from dray.api.classic.resource_class import ResourceClass
 
 __all__ = [
     "ClassicClaim",

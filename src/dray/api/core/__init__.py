@@ -4,7 +4,6 @@ A projection holds only what dray reads; the object itself stays a document with
 with, and is changed by patch. Nothing here is ever written back.
 """
 
-from dray.api.core.bystander import Bystander, ClusterBystander, ClusterGrant, Grant
 from dray.api.core.cluster import (
     Event,
     Lease,
@@ -17,6 +16,7 @@ from dray.api.core.cluster import (
     ResourceQuota,
     Taint,
 )
+from dray.api.core.opaque import Bystander, ClusterBystander, ClusterGrant, Grant
 from dray.api.core.pod import (
     Affinity,
     Container,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dray.api.classic.resourceclaim import ClassicClaimSpec
+from dray.api.classic.resource_claim import ClassicClaimSpec
 from dray.api.meta import Int64, ObjectMeta, Timestamp, View, always
-from dray.values.nodeselector import NodeSelector, NodeSelectorTerm
+from dray.values.node_selectors import NodeSelector, NodeSelectorTerm
 from dray.values.quantity import Quantity
 
 

@@ -42,9 +42,9 @@ from dray.api.resource.device import (
     DeviceTaint,
     ListAttribute,
 )
-from dray.api.resource.deviceclass import DeviceClass, DeviceClassConfiguration, DeviceClassSpec
+from dray.api.resource.device_class import DeviceClass, DeviceClassConfiguration, DeviceClassSpec
 from dray.api.resource.slice import ResourcePool, ResourceSlice, ResourceSliceSpec
-from dray.api.resource.taintrule import (
+from dray.api.resource.taint_rule import (
     DeviceTaintRule,
     DeviceTaintRuleSpec,
     DeviceTaintRuleStatus,

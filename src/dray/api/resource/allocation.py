@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from dray.api.meta import NO_OPAQUE, Condition, Int64, Timestamp, Value, Whole, settle
-from dray.values.nodeselector import NodeSelector
+from dray.values.node_selectors import NodeSelector
 from dray.values.quantity import Quantity
 
 

@@ -12,7 +12,7 @@ import msgspec
 from msgspec.structs import astuple
 
 from dray.api.meta import Int64, Timestamp, Value
-from dray.values.nodeselector import NodeSelector
+from dray.values.node_selectors import NodeSelector
 from dray.values.quantity import Quantity
 
 Scalar = int | bool | str

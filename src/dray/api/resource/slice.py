@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dray.api.meta import Int64, ObjectMeta, Value, Whole, always
 from dray.api.resource.device import CounterSet, Device
-from dray.values.nodeselector import NodeSelector
+from dray.values.node_selectors import NodeSelector
 
 
 class ResourcePool(Value, frozen=True):

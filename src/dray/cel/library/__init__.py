@@ -9,31 +9,31 @@ from __future__ import annotations
 
 from typing import Final
 
-from dray.cel.decls import Function
+from dray.cel.declarations import Function
 from dray.cel.library import (
     conversions,
-    formats,
-    kubernetes,
     lists,
-    moments,
+    named_formats,
     network,
     operators,
     optionals,
-    text,
+    quantity_semver,
+    strings,
+    time_getters,
     urls,
 )
 
 STANDARD: Final[tuple[tuple[Function, ...], ...]] = (
     operators.LIBRARY,
     conversions.LIBRARY,
-    moments.LIBRARY,
+    time_getters.LIBRARY,
     optionals.LIBRARY,
-    text.LIBRARY,
+    strings.LIBRARY,
     lists.LIBRARY,
-    kubernetes.LIBRARY,
+    quantity_semver.LIBRARY,
     network.LIBRARY,
     urls.LIBRARY,
-    formats.LIBRARY,
+    named_formats.LIBRARY,
 )
 """What every Kubernetes environment has."""
 

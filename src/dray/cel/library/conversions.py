@@ -7,9 +7,9 @@ import re
 from typing import Final
 
 from dray.cel import types as t
-from dray.cel.decls import A, K, V, free, function, member, shared
+from dray.cel.declarations import A, K, V, free, function, member, shared
 from dray.cel.faults import CelError
-from dray.cel.library.numbers import number_text
+from dray.cel.library.double_text import number_text
 from dray.cel.library.operators import as_int, as_uint
 from dray.cel.times import SECOND, Duration, Timestamp, parse_duration, parse_timestamp
 from dray.cel.values import TypeName, UInt, Value, type_name

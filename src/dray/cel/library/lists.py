@@ -8,8 +8,8 @@ from itertools import pairwise
 from typing import Final
 
 from dray.cel import types as t
-from dray.cel.compare import contains, order, same
-from dray.cel.decls import A, Function, careful, free, function, member
+from dray.cel.declarations import A, Function, careful, free, function, member
+from dray.cel.equality import contains, order, same
 from dray.cel.faults import BudgetError, CelError, no_such_overload
 from dray.cel.library.operators import as_int, as_uint
 from dray.cel.times import Duration

@@ -12,8 +12,8 @@ from ipaddress import AddressValueError, IPv4Address, IPv6Address
 from typing import Final, TypeAlias
 
 from dray.cel import types as t
-from dray.cel.compare import STRICT
-from dray.cel.decls import free, function, member
+from dray.cel.declarations import free, function, member
+from dray.cel.equality import STRICT
 from dray.cel.faults import CelError
 from dray.cel.values import NAMES
 

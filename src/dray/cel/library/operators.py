@@ -7,10 +7,10 @@ from collections.abc import Callable
 from typing import Final
 
 from dray.cel import types as t
-from dray.cel.compare import NUMBERS, contains, equal, order, unequal
-from dray.cel.decls import A, Function, K, Overload, V, careful, free, function, shared
+from dray.cel.declarations import A, Function, K, Overload, V, careful, free, function, shared
+from dray.cel.equality import NUMBERS, contains, equal, order, unequal
 from dray.cel.faults import CelError, no_such_overload
-from dray.cel.literals import MAX_INT, MAX_UINT, MIN_INT
+from dray.cel.syntax.literals import MAX_INT, MAX_UINT, MIN_INT
 from dray.cel.times import Duration, Timestamp
 from dray.cel.types import Type
 from dray.cel.values import MAPS, MAX_ITEMS, MAX_TEXT, NONE, Optional, UInt, Value, found, type_name, within

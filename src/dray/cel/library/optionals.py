@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from dray.cel import types as t
-from dray.cel.decls import A, free, function, member
+from dray.cel.declarations import A, free, function, member
 from dray.cel.faults import CelError
 from dray.cel.times import Duration
 from dray.cel.values import EMPTY_MAP, NONE, Optional, UInt, Value

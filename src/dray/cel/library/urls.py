@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from dray.cel import types as t
-from dray.cel.compare import STRICT
-from dray.cel.decls import free, function, member
+from dray.cel.declarations import free, function, member
+from dray.cel.equality import STRICT
 from dray.cel.faults import CelError
 from dray.cel.values import NAMES
 

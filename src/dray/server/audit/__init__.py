@@ -6,10 +6,10 @@ take is not carried out. The server writes it, and `dray doctor audit` reads it.
 
 from __future__ import annotations
 
-from dray.server.audit.chain import Finding, Verdict
+from dray.server.audit.events import Outcome
+from dray.server.audit.hash_chain import Finding, Verdict
 from dray.server.audit.log import AuditLog, AuditSettings, WhenStuck
-from dray.server.audit.reading import files_of, verify
-from dray.server.audit.record import Outcome
+from dray.server.audit.verification import files_of, verify
 
 __all__ = [
     "AuditLog",

@@ -30,8 +30,8 @@ from typing import NamedTuple
 import msgspec
 
 from dray.clock import Clock
-from dray.server.audit.file import ChainFile
-from dray.server.audit.record import (
+from dray.server.admission.change import Change
+from dray.server.audit.events import (
     DENIALS,
     Line,
     Outcome,
@@ -42,9 +42,9 @@ from dray.server.audit.record import (
     received,
     when,
 )
-from dray.server.call import Request
-from dray.server.change import Change
-from dray.server.failures import Failure, unavailable
+from dray.server.audit.log_file import ChainFile
+from dray.server.http.errors import Failure, unavailable
+from dray.server.http.requests import Request
 
 RETRY_SECONDS = 0.5
 SLOW_SECONDS = 0.05

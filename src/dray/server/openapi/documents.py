@@ -11,15 +11,15 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
-from dray.api.jsontext import read_json, write_json
+from dray.api.json_text import read_json, write_json
 from dray.api.kinds import KINDS, Kind
-from dray.server.call import Answer
-from dray.server.discovery import MAJOR, MINOR, tag_of, unchanged
-from dray.server.media import DOCUMENTS, JSON, negotiate
-from dray.server.openapi import older
+from dray.server.discovery.documents import MAJOR, MINOR, tag_of, unchanged
+from dray.server.discovery.resources import Resource, resources_of
+from dray.server.http.content_negotiation import DOCUMENTS, JSON, negotiate
+from dray.server.http.requests import Answer
+from dray.server.openapi import swagger_v2
 from dray.server.openapi.paths import paths_of
 from dray.server.openapi.schemas import OPTIONS, Schemas
-from dray.server.resources import Resource, resources_of
 
 INDEX: Final = "/openapi/v3"
 OLDER: Final = "/openapi/v2"
@@ -69,7 +69,7 @@ class OpenApi:
         return Answer(200, form.write(page.body), form.content_type, extra)
 
     def _older(self, accept: str, headers: Mapping[str, str]) -> Answer:
-        asked_binary = any(mark in accept for mark in older.BINARY)
+        asked_binary = any(mark in accept for mark in swagger_v2.BINARY)
         page = self._page(f"{OLDER} binary" if asked_binary else OLDER)
         extra = _headers(page, _ASK_AGAIN)
         if unchanged(headers, page.tag):
@@ -86,10 +86,10 @@ class OpenApi:
             body = write_json({"paths": {name: self._entry(name) for name in sorted(self._resources)}})
         elif place == OLDER:
             documents = [read_json(self._page(f"{INDEX}/{name}").body) for name in sorted(self._resources)]
-            body = write_json(older.document(documents))
+            body = write_json(swagger_v2.document(documents))
         elif place.startswith(OLDER):
-            body = older.binary_skeleton(INFO["title"], INFO["version"])
-            return _Page(body, tag_of(body), older.BINARY_TYPE)
+            body = swagger_v2.binary_skeleton(INFO["title"], INFO["version"])
+            return _Page(body, tag_of(body), swagger_v2.BINARY_TYPE)
         else:
             name = place.removeprefix(f"{INDEX}/")
             body = write_json(document(name, self._resources[name]))

@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-from dray.server.media import JSON, YAML
-from dray.server.openapi.names import META, reference
-from dray.server.resources import Resource
+from dray.server.discovery.resources import Resource
+from dray.server.http.content_negotiation import JSON, YAML
+from dray.server.openapi.schema_names import META, reference
 
 Paths = dict[str, dict[str, Any]]
 

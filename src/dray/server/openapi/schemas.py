@@ -14,13 +14,13 @@ from typing import Any, Final
 import msgspec
 from msgspec import inspect
 
-from dray.api import versions
+from dray.api import conversion
+from dray.api.field_docs import about, words_of
 from dray.api.kinds import Kind
 from dray.api.meta import View
-from dray.api.words import about, words_of
-from dray.server.openapi.names import META, QUANTITY, package, reference, struct_name
-from dray.server.patch.shape import ANY, Structure
-from dray.server.patch.structure import structure_of
+from dray.server.openapi.schema_names import META, QUANTITY, package, reference, struct_name
+from dray.server.patch.schema.field_structure import ANY, Structure
+from dray.server.patch.schema.kind_structures import structure_of
 from dray.values.quantity import Quantity
 
 Schema = dict[str, Any]
@@ -46,7 +46,7 @@ class Schemas:
     def kind(self, kind: Kind) -> str:
         """Add the schema of a kind and of its list; the name of the former."""
         name = f"{self._home}.{kind.name}"
-        shape = versions.shape_of(kind, self._version)
+        shape = conversion.shape_of(kind, self._version)
         # Many kinds share a struct when they are only kept, so the schema is called like the kind.
         self._add(name, _inspected(shape), structure_of(kind, self._version))
         schema = self.found[name]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dray.api.jsontext import MAX_DEPTH
+from dray.api.json_text import MAX_DEPTH
 from dray.server.patch.errors import malformed
 
 

@@ -35,10 +35,10 @@ from dray.store.base import (
     range_start,
 )
 from dray.store.errors import Compacted, OpenError
-from dray.store.etcd.channel import Line, Tls
+from dray.store.etcd.client import Line, Tls
 from dray.store.etcd.messages import CLASSES
-from dray.store.etcd.watching import EtcdWatch
-from dray.store.feed import Buffer, closed
+from dray.store.etcd.watch import EtcdWatch
+from dray.store.watch_broadcaster import Buffer, closed
 
 BY_REVISION, BY_VALUE = 2, 3
 PATIENCE = 5.0

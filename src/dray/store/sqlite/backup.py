@@ -19,7 +19,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from dray.store.errors import OpenError, WriteFailed
-from dray.store.sqlite.files import Lock, connect, explain, lay_out, recognise, sync_directory, verify
+from dray.store.sqlite.database_file import Lock, connect, explain, lay_out, recognise, sync_directory, verify
 from dray.store.sqlite.rows import (
     COLUMNS,
     SUM_MASK,

@@ -33,18 +33,18 @@ from dray.store.base import (
     check_txn,
 )
 from dray.store.errors import Closed, Compacted, Damaged, OutcomeUnknown, StoreError, TooLarge
-from dray.store.feed import Hub, closed
-from dray.store.sqlite import reads
+from dray.store.sqlite import queries
 from dray.store.sqlite.backup import save
 from dray.store.sqlite.compaction import Compaction
-from dray.store.sqlite.files import Lock, connect, prepare
-from dray.store.sqlite.group import Job
+from dray.store.sqlite.database_file import Lock, connect, prepare
+from dray.store.sqlite.group_commit import Job
 from dray.store.sqlite.rows import PLACES, Head
 from dray.store.sqlite.writer import Task, Writer
+from dray.store.watch_broadcaster import Hub, closed
 
 READERS = 2
 T = TypeVar("T")
-Asked = tuple[reads.Wanted, asyncio.Future[Entry | None]]
+Asked = tuple[queries.Wanted, asyncio.Future[Entry | None]]
 
 
 class SqliteStore(Closing):
@@ -105,7 +105,7 @@ class SqliteStore(Closing):
     ) -> Page:
         check_read(limit, revision)
         page = await self._read(
-            lambda connection: reads.page(connection, prefix, start_after, limit, revision)
+            lambda connection: queries.page(connection, prefix, start_after, limit, revision)
         )
         await self._hub.reached(page.revision)
         return page
@@ -149,10 +149,10 @@ class SqliteStore(Closing):
         self._lock.release()
 
     async def check_readable(self, revision: int) -> None:
-        await self._read(lambda connection: reads.readable(connection, revision))
+        await self._read(lambda connection: queries.readable(connection, revision))
 
     async def past(self, prefix: bytes, after: int, up_to: int) -> Sequence[Batch]:
-        return await self._read(lambda connection: reads.past(connection, prefix, after, up_to))
+        return await self._read(lambda connection: queries.past(connection, prefix, after, up_to))
 
     async def _submit(self, job: Job) -> Committed | Conflict | None:
         if self._stopped is not None:
@@ -197,7 +197,7 @@ class SqliteStore(Closing):
         wanted = [want for want, _ in asked]
         answers: Sequence[Entry | Exception | None]
         try:
-            seen, answers = await self._read(lambda connection: reads.gets(connection, wanted))
+            seen, answers = await self._read(lambda connection: queries.gets(connection, wanted))
             await self._hub.reached(seen)
         except Exception as error:
             answers = [error] * len(asked)
@@ -216,7 +216,7 @@ class SqliteStore(Closing):
             self._hub.close(self._stopped)
 
     async def _read(self, question: Callable[[sqlite3.Connection], T]) -> T:
-        return await self._in_reader(lambda connection: reads.in_snapshot(connection, question))
+        return await self._in_reader(lambda connection: queries.in_snapshot(connection, question))
 
     async def _in_reader(self, work: Callable[[sqlite3.Connection], T]) -> T:
         if self._stopped is not None:

@@ -27,8 +27,8 @@ from pathlib import Path
 from typing import Protocol
 
 from dray.store.errors import Closed, Damaged, OutcomeUnknown, StoreError, WriteFailed
-from dray.store.sqlite.files import connect
-from dray.store.sqlite.group import Job, Recent, Work, carry_out, look_up, touched, work_out
+from dray.store.sqlite.database_file import connect
+from dray.store.sqlite.group_commit import Job, Recent, Work, carry_out, look_up, touched, work_out
 from dray.store.sqlite.rows import Head, write_head
 
 GROUP = 512

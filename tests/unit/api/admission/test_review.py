@@ -10,8 +10,8 @@ import pytest
 
 from dray.api.admission import review
 from dray.api.admission.matching import Target
+from dray.api.admission.reinvocation import Turns
 from dray.api.admission.review import Question, Ruling, Unclear, asked, denial, ruled
-from dray.api.admission.turns import Turns
 
 CLAIMS = Target(
     "UPDATE", "resource.k8s.io", "v1beta1", "resourceclaims", "status", versions=("v1", "v1beta1")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dray.api.kinds import kind_named
-from dray.server.call import Call, Request, User
+from dray.server.http.requests import Call, Request, User
 
 SOURCE = "127.0.0.1"
 CLAIM = kind_named("resource.k8s.io", "ResourceClaim")

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from dray.server.audit.chain import GENESIS, sealed
-from dray.server.audit.reading import last_lines
+from dray.server.audit.hash_chain import GENESIS, sealed
+from dray.server.audit.verification import last_lines
 
 FIRST = sealed(b'{"event":"opened"}', 1, GENESIS)
 SECOND = sealed(b'{"event":"complete"}', 2, GENESIS)

@@ -12,8 +12,8 @@ import pytest
 
 from dray.clock import ManualClock
 from dray.server.audit import AuditLog, AuditSettings, Outcome, WhenStuck, files_of, verify
-from dray.server.audit.file import ChainFile
-from dray.server.failures import Failure
+from dray.server.audit.log_file import ChainFile
+from dray.server.http.errors import Failure
 from tests.unit.server.audit.requests import SOURCE, request
 
 

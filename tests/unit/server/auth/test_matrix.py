@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from dray.server.auth.rules import Asked
-from dray.server.call import NOBODY, User
+from dray.server.auth.authz.policy_rules import Asked
+from dray.server.http.requests import NOBODY, User
 from tests.tables import table
 from tests.unit.server.auth.world import (
     DEVICES,

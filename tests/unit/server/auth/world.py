@@ -10,15 +10,15 @@ from typing import Any, Self
 
 from dray.api.codec import decode_document
 from dray.api.kinds import Kind, kind_of
-from dray.server.auth.access import Access
-from dray.server.auth.confine import confinement
-from dray.server.auth.defaults import bootstrap_documents
-from dray.server.cache import Cache
-from dray.server.call import AUTHENTICATED, Call, Request, User
-from dray.server.change import CREATE, DELETE, UPDATE, Change, Extra
-from dray.server.drafts import Draft
-from dray.server.failures import Failure
-from dray.server.held import Held, key, stored_bytes
+from dray.server.admission.change import CREATE, DELETE, UPDATE, Change, Extra
+from dray.server.auth.authz.authorizer import Access
+from dray.server.auth.authz.bootstrap_roles import bootstrap_documents
+from dray.server.auth.restriction.write_rules import confinement
+from dray.server.http.errors import Failure
+from dray.server.http.requests import AUTHENTICATED, Call, Request, User
+from dray.server.objects.pending_object import Draft
+from dray.server.objects.stored_object import Held, key, stored_bytes
+from dray.server.watch.cache import Cache
 from dray.store import Delete, Put, Store, open_store
 
 RBAC = "rbac.authorization.k8s.io"

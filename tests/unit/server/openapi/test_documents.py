@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dray.api.kinds import KINDS
-from dray.server.failures import Failure
+from dray.server.http.errors import Failure
 from dray.server.openapi import OpenApi
 from tests.unit.server.samples import sample
 

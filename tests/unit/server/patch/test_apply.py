@@ -7,9 +7,9 @@ import json
 
 import pytest
 
-from dray.server.patch import jsonpatch
+from dray.server.patch import json_patch
 from dray.server.patch.errors import ApplyConflict, PatchError
-from dray.server.patch.managed import applied, updated
+from dray.server.patch.managed_fields.field_ownership import applied, updated
 from tests.unit.server.patch.kinds import CLAIM, CONFIG, POD
 
 NOON, LATER = "2026-01-01T12:00:00Z", "2026-01-01T13:00:00Z"
@@ -312,7 +312,7 @@ def test_kubectl_moves_from_the_client_to_the_server():
         for entry in live["metadata"]["managedFields"]
         if entry["operation"] == "Apply"
     ]
-    patched = jsonpatch.apply(live, [{"op": "replace", "path": "/metadata/managedFields", "value": moved}])
+    patched = json_patch.apply(live, [{"op": "replace", "path": "/metadata/managedFields", "value": moved}])
     live = updating(live, patched, "kubectl")
     assert owners(live) == {"Apply kubectl": mine, "Apply kubectl-last-applied": theirs}
     live = applying(live, config({"a": "3"}), "kubectl")

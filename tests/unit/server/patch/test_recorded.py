@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from dray.api.kinds import kind_of
-from dray.server.patch.comparing import compare
-from dray.server.patch.fieldset import FieldSet
-from dray.server.patch.managed import applied, updated
-from dray.server.patch.structure import structure_of
+from dray.server.patch.managed_fields.field_comparison import compare
+from dray.server.patch.managed_fields.field_ownership import applied, updated
+from dray.server.patch.managed_fields.field_set import FieldSet
+from dray.server.patch.schema.kind_structures import structure_of
 from tests.outside import corpus_dir
 from tests.unit.server.patch.kinds import CLAIM, POD
 

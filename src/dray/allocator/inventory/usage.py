@@ -1,0 +1,147 @@
+"""What is taken already: devices held as a whole, and shares with their amounts.
+
+Theory of operation: usage is read from the allocations of claims. Admin access holds nothing. A result
+with a share id or consumed amounts is a share; any other result holds its device as a whole. Which
+of the two blocks a device is decided where the device is seen (its flag may have changed since).
+Usage is kept pool by pool: a pool nobody touched keeps its very object, so that whoever derived
+something from it can see that nothing changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from dray.allocator.requests import named
+from dray.api.resource import ResourceClaim
+
+PoolId = tuple[str, str]
+"""Driver and pool."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PoolUsage:
+    """Who holds what of one pool; amounts are nanos, summed over all shares of a device.
+
+    `more` are further holders of a whole device: two at once is a mistake of somebody else, and when one of
+    them goes the other still holds it.
+    """
+
+    whole: Mapping[str, str] = field(default_factory=dict)
+    shares: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    holders: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    more: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    @property
+    def devices(self) -> frozenset[str]:
+        """The devices that somebody holds, whole or in part."""
+        return frozenset(self.whole) | frozenset(self.shares)
+
+
+UNTOUCHED = PoolUsage()
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Who holds what, pool by pool."""
+
+    pools: Mapping[PoolId, PoolUsage] = field(default_factory=lambda: MappingProxyType({}))
+
+    def of_pool(self, pool: PoolId) -> PoolUsage:
+        """What is taken of one pool."""
+        return self.pools.get(pool, UNTOUCHED)
+
+    @classmethod
+    def of(cls, claims: Iterable[ResourceClaim]) -> Usage:
+        """What the allocations of these claims hold."""
+        return cls().taking(claims)
+
+    def taking(self, claims: Iterable[ResourceClaim]) -> Usage:
+        """This usage and what the allocations of more claims hold."""
+        return self._changed(claims, _Draft.add)
+
+    def releasing(self, claims: Iterable[ResourceClaim]) -> Usage:
+        """This usage without what the allocations of these claims hold in it."""
+        return self._changed(claims, _Draft.remove)
+
+    def _changed(
+        self,
+        claims: Iterable[ResourceClaim],
+        change: Callable[[_Draft, str, str, Mapping[str, int] | None], None],
+    ) -> Usage:
+        touched: dict[PoolId, _Draft] = {}
+        for claim in claims:
+            if claim.status.allocation is None:
+                continue
+            holder = named(claim)
+            for result in claim.status.allocation.devices.results:
+                if result.admin_access:
+                    continue
+                pool = (result.driver, result.pool)
+                draft = touched.get(pool) or touched.setdefault(pool, _Draft(self.of_pool(pool)))
+                # What is below nothing was stored by mistake; it must not make room for others.
+                amounts = {name: max(amount.nanos, 0) for name, amount in result.consumed_capacity.items()}
+                shared = result.share_id is not None or bool(amounts)
+                change(draft, result.device, holder, amounts if shared else None)
+        if not touched:
+            return self
+        pools = {**self.pools, **{pool: draft.done() for pool, draft in touched.items()}}
+        for pool in touched:
+            if not pools[pool].holders:
+                del pools[pool]
+        return Usage(pools)
+
+
+class _Draft:
+    """The usage of a pool while it is being changed."""
+
+    def __init__(self, old: PoolUsage) -> None:
+        self._whole = dict(old.whole)
+        self._shares = {device: dict(amounts) for device, amounts in old.shares.items()}
+        self._holders = dict(old.holders)
+        self._more = dict(old.more)
+
+    def add(self, device: str, holder: str, amounts: Mapping[str, int] | None) -> None:
+        self._holders[device] = (*self._holders.get(device, ()), holder)
+        if amounts is None:
+            if device in self._whole:
+                self._more[device] = (*self._more.get(device, ()), self._whole[device])
+            self._whole[device] = holder
+            return
+        held = self._shares.setdefault(device, {})
+        for name, nanos in amounts.items():
+            held[name] = held.get(name, 0) + nanos
+
+    def remove(self, device: str, holder: str, amounts: Mapping[str, int] | None) -> None:
+        others = list(self._holders.get(device, ()))
+        if holder not in others:
+            return
+        others.remove(holder)
+        if others:
+            self._holders[device] = tuple(others)
+        else:
+            del self._holders[device]
+        if amounts is None:
+            self._remove_whole(device, holder)
+        else:
+            self._remove_share(device, amounts, len(others))
+
+    def _remove_whole(self, device: str, holder: str) -> None:
+        wholly = [*self._more.pop(device, ()), self._whole.pop(device)]
+        wholly.remove(holder)
+        if wholly:
+            self._whole[device] = wholly.pop()
+        if wholly:
+            self._more[device] = tuple(wholly)
+
+    def _remove_share(self, device: str, amounts: Mapping[str, int], others: int) -> None:
+        if others == (device in self._whole) + len(self._more.get(device, ())):
+            self._shares.pop(device, None)
+            return
+        held = self._shares[device]
+        for name, nanos in amounts.items():
+            held[name] -= nanos
+
+    def done(self) -> PoolUsage:
+        return PoolUsage(self._whole, self._shares, self._holders, self._more)

@@ -1,0 +1,166 @@
+"""Components: devices connected by the counters they draw from, and how many of them can be had together.
+
+Theory of operation: a GPU with its partitions is a component; what is taken of one component leaves the
+others as they are. How many devices of a component fit into what is left of its counters is a small problem
+of its own. It is solved exactly, within `PATIENCE`, and remembered: the same few states come back all the
+time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from dray.allocator.search.pruning.model import Model, State, bits
+
+PATIENCE = 200
+"""Steps to find out how many devices of a component fit; after that it may be all of them."""
+
+MANY_DEVICES = 16
+"""Devices of a component that are looked at together; with more, it costs more than it is worth."""
+
+MANY_STATES = 4096
+"""States of components to remember in one search."""
+
+
+class Component:
+    """Devices connected by counters, in order, with the resources and the private values only they use."""
+
+    __slots__ = ("mask", "offset", "positions", "private", "resources")
+
+    def __init__(self, positions: list[int]) -> None:
+        self.positions = positions
+        self.mask = sum(1 << device for device in positions)
+        contiguous = positions[-1] - positions[0] + 1 == len(positions)
+        self.offset = positions[0] if contiguous else -1
+        self.resources: list[int] = []
+        self.private: list[tuple[int, int]] = []
+
+    def relative(self, mask: int) -> int:
+        """A mask as seen from the first device of the component."""
+        if self.offset >= 0:
+            return (mask & self.mask) >> self.offset
+        found = 0
+        for position, device in enumerate(self.positions):
+            found |= (mask >> device & 1) << position
+        return found
+
+    def state(self, state: State, masks: Sequence[int]) -> Any:
+        """Everything about the component that can change."""
+        return (
+            [state.rest[index] for index in self.resources],
+            [self.relative(mask) for mask in masks],
+            self.relative(state.used),
+            self.relative(state.drawn),
+            [self.relative(own) for own in state.own if own],
+            [state.pins[rule] >> value & 1 for rule, value in self.private],
+        )
+
+
+def find_components(model: Model) -> list[Component]:
+    """The devices of a model joined by counters; devices that draw nothing belong to none."""
+    root = list(range(len(model.levels)))
+
+    def find(counter: int) -> int:
+        while root[counter] != counter:
+            root[counter] = root[root[counter]]
+            counter = root[counter]
+        return counter
+
+    sets: dict[tuple[int, str], int] = {}
+    for (pool, group, _name), index in model.counters.items():
+        root[find(index)] = find(sets.setdefault((pool, group), index))
+    for amounts in model.draws:
+        for index, _amount in amounts[1:]:
+            root[find(index)] = find(amounts[0][0])
+    joined: dict[int, list[int]] = {}
+    for device, amounts in enumerate(model.draws):
+        if amounts:
+            joined.setdefault(find(amounts[0][0]), []).append(device)
+    return [Component(positions) for positions in joined.values()]
+
+
+class Packing:
+    """How many devices of each component can be had together."""
+
+    def __init__(self, model: Model, components: Sequence[Component]) -> None:
+        self.components = components
+        self._drawing = 0
+        for component in components:
+            self._drawing |= component.mask
+        self._fields = [_Fields(model, component) for component in components]
+        self._known: dict[tuple[int, int, int], int] = {}
+
+    def room(self, state: State, mask: int, enough: int) -> int:
+        """How many devices of a mask can be had at the most; counted only until there are enough."""
+        found = (mask & ~self._drawing).bit_count()
+        for number, component in enumerate(self.components):
+            if found >= enough:
+                return found
+            here = mask & component.mask
+            size = here.bit_count()
+            found += size if size < 2 or size > MANY_DEVICES else self._most(state, number, here)
+        return found
+
+    def _most(self, state: State, number: int, mask: int) -> int:
+        fields = self._fields[number]
+        left = fields.left(state)
+        key = (number, mask, left)
+        found = self._known.get(key)
+        if found is None:
+            if len(self._known) >= MANY_STATES:
+                self._known.clear()
+            draws = sorted(fields.draws[device] for device in bits(mask))
+            found = self._known[key] = _most_that_fit(draws, left, fields.guards)
+        return found
+
+
+class _Fields:
+    """The counters of a component in one number: a field for each, below a bit that borrowing clears."""
+
+    __slots__ = ("_shifts", "draws", "guards")
+
+    def __init__(self, model: Model, component: Component) -> None:
+        self._shifts: list[tuple[int, int]] = []
+        self.guards = shift = 0
+        places: dict[int, int] = {}
+        for index in sorted({index for device in component.positions for index, _ in model.draws[device]}):
+            largest = max(model.totals[index], model.levels[index][-1][0])
+            places[index] = shift
+            self._shifts.append((index, shift))
+            shift += largest.bit_length()
+            self.guards |= 1 << shift
+            shift += 1
+        self.draws = {
+            device: sum(amount << places[index] for index, amount in model.draws[device])
+            for device in component.positions
+        }
+
+    def left(self, state: State) -> int:
+        """What is left of all counters."""
+        rest = state.rest
+        return sum([rest[index] << shift for index, shift in self._shifts])
+
+
+def _most_that_fit(draws: list[int], left: int, guards: int) -> int:
+    """The largest number of consumers that fit together; too many when that takes too long to find out."""
+    best = steps = 0
+    most = len(draws)
+    stack = [(left, draws, 0)]
+    while stack:
+        left, draws, taken = stack.pop()
+        room = left | guards
+        fitting = [drawn for drawn in draws if (room - drawn) & guards == guards]
+        steps += 1
+        if steps == 1:
+            most = len(fitting)
+        if steps > PATIENCE:
+            return most
+        if taken > best:
+            best = taken
+        if taken + len(fitting) > best:
+            first = fitting[0]
+            # Leaving one out leaves out its likes, too: which of them is taken makes no difference.
+            stack.append((left, [drawn for drawn in fitting if drawn != first], taken))
+            stack.append((left - first, fitting[1:], taken + 1))
+    return best

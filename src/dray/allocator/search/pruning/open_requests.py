@@ -1,0 +1,91 @@
+"""Open requests: what is still to be found, and from which devices."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dray.allocator.search.pruning.demands import Demand
+
+Alternative = tuple[Demand, int, int]
+"""A demand, how many devices it still needs, and the devices it may take them from."""
+
+Part = tuple[int, Demand, int]
+"""A request, its alternative, and how many devices it still needs."""
+
+
+class Open:
+    """A request that still needs devices, with the alternatives that could provide them.
+
+    Several requests that want the same can be one: `parts` says whose devices they are.
+    """
+
+    __slots__ = ("alternatives", "choice", "count", "exclusive", "mask", "name", "parts", "rules")
+
+    def __init__(
+        self, choice: int, alternatives: Sequence[Alternative], parts: tuple[Part, ...] = ()
+    ) -> None:
+        self.choice = choice
+        self.alternatives = alternatives
+        first = alternatives[0]
+        self.name = first[0].name
+        self.count = first[1]
+        self.mask = first[2]
+        self.exclusive = not first[0].admin
+        self.rules = first[0].rule_mask
+        self.parts = parts
+        if len(alternatives) == 1:
+            self.parts = parts or ((choice, first[0], first[1]),)
+            return
+        for demand, count, mask in alternatives[1:]:
+            self.mask |= mask
+            self.count = min(self.count, count)
+            self.exclusive &= not demand.admin
+            self.rules &= demand.rule_mask
+
+    @property
+    def is_enough(self) -> bool:
+        """Whether every alternative has devices enough."""
+        return all(mask.bit_count() >= count for _demand, count, mask in self.alternatives)
+
+    @property
+    def key(self) -> tuple[tuple[int, int, int], ...]:
+        """Equal for requests that nothing tells apart any more."""
+        return tuple([(demand.kind, count, mask) for demand, count, mask in self.alternatives])
+
+    def keeping(self, alternatives: Sequence[Alternative]) -> Open:
+        """The same request with fewer alternatives, or fewer devices."""
+        return Open(self.choice, alternatives, self.parts)
+
+    def after(self, taken: int) -> Open:
+        """What is left of a request with one alternative after some devices were taken for it."""
+        demand, count, mask = self.alternatives[0]
+        number = taken.bit_count()
+        parts = []
+        for choice, own, needed in self.parts:
+            given = min(needed, number)
+            number -= given
+            if needed > given:
+                parts.append((choice, own, needed - given))
+        return Open(self.choice, [(demand, count - taken.bit_count(), mask & ~taken)], tuple(parts))
+
+
+def merge(opens: Sequence[Open], shareable: int) -> list[Open]:
+    """Requests for devices that serve one request each, joined where they want the same.
+
+    A request never has a shared device twice, two requests may: those stay apart.
+    """
+    found: list[Open] = []
+    known: dict[tuple[int, int], int] = {}
+    for one in opens:
+        if not one.parts or one.mask & shareable or one.alternatives[0][0].is_all or not one.exclusive:
+            found.append(one)
+            continue
+        demand, count, mask = one.alternatives[0]
+        place = known.setdefault((demand.kind, mask), len(found))
+        if place == len(found):
+            found.append(one)
+        else:
+            other = found[place]
+            alternative = (other.alternatives[0][0], other.count + count, mask)
+            found[place] = Open(other.choice, [alternative], other.parts + one.parts)
+    return found

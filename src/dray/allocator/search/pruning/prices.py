@@ -1,0 +1,93 @@
+"""Prices: proof by scarcity that requests with alternatives cannot all be met.
+
+Theory of operation: give each device a price. A request pays at least what its cheapest alternative costs,
+and all of them together pay no more than all devices cost, because a device is sold once. When even the least
+that all requests must pay is more, they cannot all be met, whatever the prices are. Good prices are found by
+changing them: what too many requests want becomes dearer, what is left over cheaper (a subgradient method).
+Devices that are alike cost the same. Prices are whole numbers, so the comparison is exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dray.allocator.search.pruning.open_requests import Open
+
+ROUNDS = 24
+"""How often prices are changed before a question begins."""
+
+UNIT = 1024
+"""The price of everything at the beginning."""
+
+MANY_REQUESTS = 3
+"""Open requests with alternatives from which on prices are worth their cost."""
+
+
+class Prices:
+    """Prices of classes of devices that are alike."""
+
+    def __init__(self, classes: Sequence[int]) -> None:
+        self._classes = classes
+        self._priced = 0
+        for mask in classes:
+            self._priced |= mask
+        self._prices = [UNIT] * len(classes)
+        self._order = list(range(len(classes)))
+        self._tuned = False
+
+    def exclude(self, opens: Sequence[Open]) -> bool:
+        """Whether the requests cannot all be met; prices are found when first asked."""
+        if sum(len(one.alternatives) > 1 for one in opens) < MANY_REQUESTS or len(self._classes) < 2:
+            return False
+        rounds = 1 if self._tuned else ROUNDS
+        self._tuned = True
+        step = UNIT // 4
+        for turn in range(rounds):
+            surplus, used, there = self._compare(opens)
+            if surplus > 0:
+                return True
+            if turn + 1 < rounds:
+                self._change(used, there, max(step // (1 + turn // 4), 8))
+        return False
+
+    def _change(self, used: list[int], there: list[int], step: int) -> None:
+        for number, count in enumerate(used):
+            excess = count - there[number]
+            self._prices[number] = max(0, self._prices[number] + step * excess // max(there[number], 1))
+        self._order.sort(key=self._prices.__getitem__)
+
+    def _compare(self, opens: Sequence[Open]) -> tuple[int, list[int], list[int]]:
+        """What must be paid more than there is, what the cheapest alternatives use, and what is there."""
+        classes, prices, order = self._classes, self._prices, self._order
+        used = [0] * len(classes)
+        union = due = 0
+        known: dict[tuple[int, int], tuple[int, list[tuple[int, int]]]] = {}
+        for one in opens:
+            if not one.exclusive:
+                continue
+            union |= one.mask
+            best: tuple[int, list[tuple[int, int]]] | None = None
+            for _demand, count, mask in one.alternatives:
+                found = known.get((count, mask))
+                if found is None:
+                    # What is in no class, such as a shared device, costs nothing and comes first.
+                    cost, missing, taken = 0, count - (mask & ~self._priced).bit_count(), []
+                    for number in order if missing > 0 else ():
+                        here = (mask & classes[number]).bit_count()
+                        if here:
+                            here = min(here, missing)
+                            cost += here * prices[number]
+                            taken.append((number, here))
+                            missing -= here
+                            if not missing:
+                                break
+                    found = known[count, mask] = (cost, taken) if missing <= 0 else (0, [])
+                if best is None or found[0] < best[0]:
+                    best = found
+            assert best is not None
+            due += best[0]
+            for number, here in best[1]:
+                used[number] += here
+        there = [(union & mask).bit_count() for mask in classes]
+        worth = sum(price * count for price, count in zip(prices, there, strict=True))
+        return due - worth, used, there

@@ -1,0 +1,149 @@
+"""Which devices are interchangeable, alone and in groups.
+
+Theory of operation: two devices that serve the same demands, draw the same from the same counters and have
+the same values in constraints are *twins*: where one fails, the other fails. Partitions of two equal GPUs are
+no twins, because they draw from different counters; but the GPUs are, as *components*: sets of devices
+connected by counters. Two components have one signature when their devices, position by position, differ only
+in which counters, capacities and private values (those no device outside has) they use. When also what is
+left of them is the same, exchanging one for the other changes nothing, and a device at a position of one
+stands for the device at that position of the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from dray.allocator.search.pruning.components import Component
+from dray.allocator.search.pruning.model import Model, State, bits
+
+MANY_ALIKE = 64
+"""Components of one signature that are compared; with more, the others count as different."""
+
+
+class Symmetry:
+    """Interchangeable devices of one model."""
+
+    def __init__(self, model: Model, components: Sequence[Component], faulty: Sequence[int]) -> None:
+        self._model = model
+        demanded: dict[int, None] = {}
+        relevant = 0
+        for alternatives in model.demands:
+            for demand in alternatives:
+                demanded[demand.mask] = None
+                relevant |= demand.mask
+        self._masks = [*demanded, *dict.fromkeys(faulty)]
+        self._twins = self._find_twins(relevant)
+        self.classes = [mask for mask in dict.fromkeys(self._twins) if mask]
+        """Exclusive devices by twins."""
+        self._class_of: dict[int, list[Component]] = {}
+        self._place: dict[int, tuple[Component, int]] = {}
+        self._group(relevant, components)
+
+    def equivalents(self, state: State, masks: Sequence[int], device: int) -> int:
+        """The devices that nothing can tell from this one, itself among them.
+
+        `masks` are the devices that each open demand may take.
+        """
+        found = self._twins[device]
+        if found & (found - 1):
+            for mask in masks:
+                found &= mask if mask >> device & 1 else ~mask
+            found &= ~state.used
+            for held in state.own:
+                found &= ~held
+        found |= 1 << device
+        others = self._class_of.get(device)
+        if others:
+            own, position = self._place[device]
+            now = own.state(state, masks)
+            for other in others:
+                if other is not own and other.state(state, masks) == now:
+                    found |= 1 << other.positions[position]
+        return found
+
+    def follows(self, device: int, other: int) -> bool:
+        """Whether each device of the component of `other` stands behind its like in that of `device`.
+
+        Only then every set of devices that a search tries after `other` has its like after `device`.
+        """
+        if self._twins[device] >> other & 1:
+            return other > device
+        first, second = self._place[device][0], self._place[other][0]
+        return all(b > a for a, b in zip(first.positions, second.positions, strict=True))
+
+    def _find_twins(self, relevant: int) -> list[int]:
+        model = self._model
+        groups: dict[Any, int] = {}
+        keys: dict[int, Any] = {}
+        for device in bits(relevant):
+            if model.shareable >> device & 1:
+                continue
+            keys[device] = key = (
+                self._membership(device),
+                model.draws[device],
+                model.blocked >> device & 1,
+                device if device in model.shape.left else -1,  # old shares hold some of it
+                *[values[device] for values in model.values],
+            )
+            groups[key] = groups.get(key, 0) | 1 << device
+        twins = [0] * len(model.draws)
+        for device, key in keys.items():
+            twins[device] = groups[key]
+        return twins
+
+    def _membership(self, device: int) -> int:
+        found = 0
+        for number, mask in enumerate(self._masks):
+            found |= (mask >> device & 1) << number
+        return found
+
+    # --- components ---
+
+    def _group(self, relevant: int, components: Sequence[Component]) -> None:
+        """Sort components into classes; devices that only have twins need no component."""
+        model = self._model
+        classes: dict[Any, list[Component]] = {}
+        alone = [
+            Component([device])
+            for device in bits(relevant)
+            if not model.draws[device] and (model.shareable >> device & 1 or model.rules)
+        ]
+        for component in (*components, *alone):
+            classes.setdefault(self._signature(component), []).append(component)
+        for members in classes.values():
+            if len(members) > 1:
+                compared = members[:MANY_ALIKE]
+                for component in members:
+                    for position, device in enumerate(component.positions):
+                        self._class_of[device] = compared
+                        self._place[device] = (component, position)
+
+    def _signature(self, component: Component) -> Any:
+        model = self._model
+        numbers: dict[int, int] = {}
+        private: dict[tuple[int, int], int] = {}
+
+        def relative(amounts: Any) -> tuple[tuple[int, int], ...]:
+            return tuple([(numbers.setdefault(index, len(numbers)), amount) for index, amount in amounts])
+
+        def value(rule: int, number: int) -> tuple[bool, int]:
+            if model.by_value[rule][number] & ~component.mask:
+                return False, number
+            return True, private.setdefault((rule, number), len(private))
+
+        parts = tuple(
+            (
+                self._membership(device),
+                model.shareable >> device & 1,
+                model.blocked >> device & 1,
+                device if device in model.shape.left and not model.shareable >> device & 1 else -1,
+                relative(model.draws[device]),
+                tuple([relative(shares.get(device, ())) for shares in model.shares]),
+                tuple([tuple([value(r, v) for v in bits(of[device])]) for r, of in enumerate(model.values)]),
+            )
+            for device in component.positions
+        )
+        component.resources = list(numbers)
+        component.private = list(private)
+        return parts

@@ -1,0 +1,93 @@
+"""The story of a search, step by step.
+
+A search yields beats while it walks and ends with exactly one of the last four. `allocate` keeps the
+last one, `explain` digests all of them.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from dray.allocator.refusals import Refusal
+from dray.allocator.requests import Choice, Want
+
+
+class Point(msgspec.Struct, frozen=True, gc=False):
+    """Where the search stands: a choice, the alternative it tries, which device of it."""
+
+    choice: Choice
+    want: Want
+    nth: int
+
+
+class Pick(msgspec.Struct, frozen=True, gc=False):
+    """A candidate taken at a point; `consumed` is set for a share."""
+
+    point: Point
+    candidate: int
+    consumed: dict[str, int] | None = None
+
+
+class Took(msgspec.Struct, frozen=True, gc=False):
+    """A candidate passed every check and is part of the partial solution."""
+
+    pick: Pick
+    passed_over: tuple[tuple[int, Refusal], ...] = ()
+
+
+class DeadEnd(msgspec.Struct, frozen=True, gc=False):
+    """No candidate is left at a point, or what was taken leaves too little for the rest.
+
+    `refused` are the candidates that a rule across picks refused here; what never suited the want is
+    known to its options. `short` says what is lacking when counting ahead ended the branch.
+    """
+
+    point: Point
+    refused: tuple[tuple[int, Refusal], ...] = ()
+    short: Refusal | None = None
+
+
+class Progress(msgspec.Struct, frozen=True, gc=False):
+    """Nothing to tell, but work went on: whoever drives the search may stop it here."""
+
+    steps: int
+
+
+class Solved(msgspec.Struct, frozen=True, gc=False):
+    """Every choice has its devices."""
+
+    picks: tuple[Pick, ...]
+    steps: int
+
+
+class Exhausted(msgspec.Struct, frozen=True, gc=False):
+    """Everything was tried: there is no solution."""
+
+    steps: int
+
+
+class GaveUp(msgspec.Struct, frozen=True, gc=False):
+    """The time or the steps of a search ran out: nobody knows whether there is a solution.
+
+    The rest says how far it came: seconds of work, the most devices found at once of how many, and the point
+    where no further one was found. All of them are empty for a search that was not begun.
+    """
+
+    steps: int
+    seconds: float = 0.0
+    found: int = 0
+    wanted: int = 0
+    stuck: Point | None = None
+
+
+class Faulted(msgspec.Struct, frozen=True, gc=False):
+    """A candidate could not be judged: its selector fails or an amount cannot be represented."""
+
+    point: Point
+    candidate: int
+    refusal: Refusal
+    steps: int
+
+
+Ending = Solved | Exhausted | GaveUp | Faulted
+Beat = Took | DeadEnd | Progress | Ending

@@ -1,0 +1,39 @@
+"""Label selectors as fields of an object: which objects are meant, by their labels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+
+import msgspec
+
+from dray.api.meta import Value
+from dray.values import label_selectors
+
+
+class LabelSelectorRequirement(Value, frozen=True):
+    """One condition on one label."""
+
+    key: str = ""
+    operator: str = ""
+    values: tuple[str, ...] = ()
+
+
+class LabelSelector(Value, frozen=True):
+    """Which objects are meant, by their labels; without any condition all are."""
+
+    match_labels: dict[str, str] = {}
+    match_expressions: tuple[LabelSelectorRequirement, ...] = ()
+
+
+def selected(selector: LabelSelector | None, candidates: Iterable[Mapping[str, str]]) -> bool:
+    """Whether a selector takes one of several sets of labels; one that says nothing takes everything."""
+    if selector is None or selector == LabelSelector():
+        return True
+    read = _read(msgspec.json.encode(selector))
+    return any(map(read.matches, candidates))
+
+
+@lru_cache(maxsize=256)
+def _read(selector: bytes) -> label_selectors.LabelSelector:
+    return label_selectors.LabelSelector.read(msgspec.json.decode(selector))

@@ -1,0 +1,97 @@
+"""Match conditions: expressions in CEL that say whether a webhook is asked about a request.
+
+    request      the review without the object: `request.operation`, `request.userInfo.username`, ...
+    object       the object as it would be, null when it is deleted
+    oldObject    the object as it is stored, null when it is created
+
+Theory of operation: what objects hold is known only at run time, so all three are of unknown type, and an
+expression that asks for a field that is not there fails; `has(...)` tests first. One condition that does not
+hold is enough for the webhook not to be asked, also when another one fails; a failure counts only when all
+others hold. All conditions of a webhook share a budget, because clients write the objects that they look
+through, and everybody else waits meanwhile.
+
+Rules for this file: there is no `authorizer`; an expression that names it does not compile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from decimal import Decimal
+from functools import lru_cache
+from typing import Any, Final
+
+from dray.api.admission.review import Unclear
+from dray.api.admission.webhook_configuration import MatchCondition
+from dray.cel import CompileFault, Env, EvalFault, Program, Variable
+from dray.cel import types as t
+from dray.cel.library import STANDARD
+from dray.cel.values import Value
+
+COST_LIMIT: Final = 100_000
+"""What the conditions of a webhook may cost together, in fact: some hundredths of a second."""
+_VARIABLES: Final = ("object", "oldObject", "request")
+_INT64: Final = 2**63
+
+Bindings = Mapping[str, Value]
+
+
+@lru_cache(maxsize=1)
+def _environment() -> Env:
+    return Env(tuple(Variable(name, t.DYN) for name in _VARIABLES), STANDARD)
+
+
+def compiled(expression: str) -> Program | str:
+    """An expression that can be evaluated, or why it cannot."""
+    program = _environment().compile(expression)
+    if isinstance(program, CompileFault):
+        return f"compilation failed: {program}"
+    if program.type not in (t.BOOL, t.DYN):
+        return f"must evaluate to bool, not {program.type}"
+    return program
+
+
+def met(conditions: Iterable[MatchCondition], bindings: Callable[[], Bindings]) -> bool | Unclear:
+    """Whether all conditions hold, or why that cannot be said."""
+    failed: Unclear | None = None
+    given: Bindings | None = None
+    left = COST_LIMIT
+    for condition in conditions:
+        given = bindings() if given is None else given
+        answer, cost = _held(condition, given, left)
+        left = max(0, left - cost)
+        if answer is False:
+            return False
+        if isinstance(answer, Unclear):
+            failed = failed or answer
+    return failed or True
+
+
+def bound(request: Mapping[str, Any], new: Any, old: Any) -> Bindings:
+    """Documents as the variables of expressions."""
+    about = {name: value for name, value in request.items() if name not in _VARIABLES}
+    return {"request": _value(about), "object": _value(new), "oldObject": _value(old)}
+
+
+def _held(condition: MatchCondition, given: Bindings, budget: int) -> tuple[bool | Unclear, int]:
+    """Whether a condition holds, and what it cost to find out."""
+    program, what = compiled(condition.expression), f"match condition `{condition.name}`"
+    if isinstance(program, str):
+        return Unclear(f"{what}: {program}"), 0
+    measured = program.measure(given, budget)
+    result = measured.result
+    if result is True or result is False:
+        return bool(result), measured.cost
+    why = f": {result.message}" if isinstance(result, EvalFault) else " is neither true nor false"
+    return Unclear(f"{what}{why}"), measured.cost
+
+
+def _value(document: Any) -> Value:
+    """A document as a value of CEL."""
+    if isinstance(document, Mapping):
+        return {str(name): _value(value) for name, value in document.items()}
+    if isinstance(document, list | tuple):
+        return tuple(_value(value) for value in document)
+    if isinstance(document, Decimal) or (isinstance(document, int) and not -_INT64 <= document < _INT64):
+        return float(document)
+    found: Value = document
+    return found

@@ -1,0 +1,248 @@
+"""What a document must look like to become an object, and everything about it that does not fit.
+
+Theory of operation: the decoder stops at the first thing it dislikes, which is right for speed and
+wrong for people. When it refuses, `examine` walks the document beside the type it should become and
+collects every unknown field (with the nearest known name) and every value of a wrong type, with exact
+paths. It also returns the document with what Go's decoder would ignore (nulls, unknown fields) taken
+out, so that the rest can still be used.
+
+Rules for this file: it knows types, not kinds; it never judges values (see validate/).
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Any, Final
+
+from msgspec import inspect, structs
+
+from dray.api.fields import ROOT, Fault, FieldError, Path
+from dray.api.json_text import MAX_DEPTH, not_json
+from dray.values.cache_bounds import Bound
+from dray.values.quantity import Quantity, QuantityError
+
+__all__ = ["MAX_DEPTH", "Findings", "UnknownField", "examine", "field_names", "json_name"]
+
+MAX_HINTS = 100
+"""Looking for near names takes time; nobody reads that many."""
+
+
+@dataclass(frozen=True, slots=True)
+class UnknownField:
+    """A field the type does not have."""
+
+    path: str
+    name: str
+    near: str | None = None
+    known: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        text = f'unknown field "{self.path}"'
+        return f"{text}; did you mean `{self.near}`?" if self.near else text
+
+
+@dataclass(slots=True)
+class Findings:
+    """What a walk found; filled while walking."""
+
+    unknown: list[UnknownField] = field(default_factory=list)
+    wrong: list[FieldError] = field(default_factory=list)
+
+
+def examine(document: Any, shape: type, path: Path = ROOT) -> tuple[Any, Findings]:
+    """The part of a document that fits a type, and everything that does not."""
+    findings = Findings()
+    return _fit(document, _type_of(shape), path, findings, 0), findings
+
+
+@lru_cache(maxsize=512)
+def _type_of(shape: type) -> inspect.Type:
+    return inspect.type_info(shape)
+
+
+STRUCT_FIELDS: Final = Bound("fields of structs", 512, "the process")
+_FIELDS: dict[type, Mapping[str, inspect.Type]] = {}
+
+
+def _struct_fields(kind: inspect.StructType) -> Mapping[str, inspect.Type]:
+    """Fields by their names on the wire; worked out once for each struct."""
+    found = _FIELDS.get(kind.cls)
+    if found is None:
+        fields = MappingProxyType({f.encode_name: f.type for f in kind.fields})
+        found = STRUCT_FIELDS.keep(_FIELDS, kind.cls, fields)
+    return found
+
+
+@lru_cache(maxsize=512)
+def field_names(shape: type) -> tuple[str, ...]:
+    """The names of a struct's fields on the wire, in order."""
+    return tuple(known.encode_name for known in structs.fields(shape))
+
+
+def _fit(value: Any, kind: inspect.Type, path: Path, findings: Findings, depth: int) -> Any:
+    if depth > MAX_DEPTH:
+        _wrong(findings, path, value, f"at most {MAX_DEPTH} levels of nesting")
+        return None
+    match kind:
+        case inspect.Metadata(type=inner):
+            return _fit(value, inner, path, findings, depth)
+        case inspect.UnionType(types=members):
+            inner = next(member for member in members if not isinstance(member, inspect.NoneType))
+            return None if value is None else _fit(value, inner, path, findings, depth)
+        case inspect.StructType():
+            return _fit_struct(value, kind, path, findings, depth)
+        case inspect.DictType():
+            return _fit_map(value, kind, path, findings, depth)
+        case inspect.VarTupleType():
+            return _fit_list(value, kind, path, findings, depth)
+        case inspect.CustomType(cls=cls) if cls is Quantity:
+            return _fit_quantity(value, path, findings)
+        case inspect.RawType() | inspect.AnyType():
+            return _fit_opaque(value, path, findings)
+        case _:
+            return _fit_scalar(value, kind, path, findings)
+
+
+def _fit_struct(value: Any, kind: inspect.StructType, path: Path, findings: Findings, depth: int) -> Any:
+    if not isinstance(value, dict):
+        return _wrong(findings, path, value, "an object")
+    known = _struct_fields(kind)
+    fitted: dict[str, Any] = {}
+    for name, item in value.items():
+        child = path.field(str(name))
+        if name not in known:
+            if kind.forbid_unknown_fields:
+                findings.unknown.append(_unknown(child, str(name), known, len(findings.unknown)))
+        elif item is not None:
+            fitted[name] = _fit(item, known[name], child, findings, depth + 1)
+    return {name: item for name, item in fitted.items() if item is not None}
+
+
+def _fit_map(value: Any, kind: inspect.DictType, path: Path, findings: Findings, depth: int) -> Any:
+    if not isinstance(value, dict):
+        return _wrong(findings, path, value, "a map")
+    fitted: dict[str, Any] = {}
+    for key, item in value.items():
+        if not isinstance(key, str):
+            _wrong(findings, path.key(str(key)), key, "a string as key")
+        else:
+            # Null stands for the zero value, which Go writes as an empty entry and not as no entry.
+            given = _zero(kind.value_type) if item is None else item
+            fitted[key] = _fit(given, kind.value_type, path.key(key), findings, depth + 1)
+    return fitted
+
+
+def _fit_list(value: Any, kind: inspect.VarTupleType, path: Path, findings: Findings, depth: int) -> Any:
+    if not isinstance(value, list | tuple):
+        return _wrong(findings, path, value, "a list")
+    zero = _zero(kind.item_type)
+    return [
+        _fit(zero if item is None else item, kind.item_type, path.index(i), findings, depth + 1)
+        for i, item in enumerate(value)
+    ]
+
+
+def _zero(kind: inspect.Type) -> Any:
+    """What null stands for inside a list or map: the zero value of the type, where there is one."""
+    match kind:
+        case inspect.StructType() | inspect.DictType():
+            return {}
+        case inspect.StrType():
+            return ""
+        case inspect.VarTupleType():
+            return []
+        case inspect.BoolType():
+            return False
+        case inspect.IntType():
+            return 0
+        case inspect.CustomType():
+            return "0"
+        case _:
+            return None
+
+
+def _fit_quantity(value: Any, path: Path, findings: Findings) -> Any:
+    if isinstance(value, bool) or not isinstance(value, str | int | Decimal | float):
+        return _wrong(findings, path, value, "a quantity, for example `10Gi` or `500m`")
+    try:
+        return str(Quantity.parse(value if isinstance(value, str | int) else str(value)))
+    except QuantityError as refused:
+        findings.wrong.append(FieldError(Fault.INVALID, str(path), value, str(refused)))
+        return None
+
+
+def _fit_opaque(value: Any, path: Path, findings: Findings) -> Any:
+    """Opaque values keep everything they hold; they only must be JSON."""
+    strange = not_json(value, path)
+    findings.wrong += strange
+    return None if strange else value
+
+
+_SCALARS: tuple[tuple[type[inspect.Type], type, str], ...] = (
+    (inspect.StrType, str, "a string"),
+    (inspect.BoolType, bool, "`true` or `false`"),
+    (inspect.IntType, int, "an integer"),
+)
+
+
+def _fit_scalar(value: Any, kind: inspect.Type, path: Path, findings: Findings) -> Any:
+    for shape, python, expected in _SCALARS:
+        if isinstance(kind, shape):
+            if not isinstance(value, python) or (python is int and isinstance(value, bool)):
+                return _wrong(findings, path, value, expected)
+            break
+    if isinstance(kind, inspect.IntType) and not (kind.ge or value) <= value <= (kind.le or value):
+        return _wrong(findings, path, value, "an integer of 64 bits")
+    if isinstance(kind, inspect.StrType):
+        if kind.pattern is not None and not re.match(kind.pattern, value):
+            return _wrong(findings, path, value, "a time as RFC 3339, for example `2026-01-31T12:00:00Z`")
+        if not value.isascii() and any("\ud800" <= char <= "\udfff" for char in value):
+            return _wrong(findings, path, ascii(value), "text that is valid Unicode")
+    return value
+
+
+def json_name(value: Any) -> str:
+    """What a plain value is called in messages."""
+    return _JSON_NAMES.get(type(value), type(value).__name__)
+
+
+def _wrong(findings: Findings, path: Path, value: Any, expected: str) -> None:
+    found = json_name(value)
+    shown = value if isinstance(value, str | int | float | bool | None) else f"<{found}>"
+    findings.wrong.append(
+        FieldError(Fault.TYPE_INVALID, str(path), shown, f"expected {expected}, got {found}")
+    )
+
+
+_JSON_NAMES: Mapping[type, str] = {
+    dict: "an object",
+    list: "a list",
+    tuple: "a list",
+    str: "a string",
+    int: "a number",
+    float: "a number",
+    Decimal: "a number",
+    bool: "a boolean",
+    type(None): "null",
+}
+
+
+def _unknown(path: Path, name: str, known: Iterable[str], before: int) -> UnknownField:
+    names = tuple(known)
+    near = _near(name, names) if before < MAX_HINTS else None
+    return UnknownField(str(path), name, near, names)
+
+
+def _near(name: str, known: tuple[str, ...]) -> str | None:
+    lowered = {candidate.lower(): candidate for candidate in known}
+    near = lowered.get(name.lower().replace("_", "").replace("-", ""))
+    if near is None:
+        matches = difflib.get_close_matches(name, known, n=1, cutoff=0.7)
+        near = matches[0] if matches else None
+    return near

@@ -1,0 +1,61 @@
+"""Slices that publish the same devices have them in common, in memory.
+
+Theory of operation: every decoded slice has structs and dicts of its own for each device, and in a large
+cluster most of them say the same as those of a hundred other nodes. `DeviceSharing` gives a slice the
+devices of an earlier one that was written the same way. Whoever compares devices by identity first finds
+equal ones at once.
+
+Rules for this file: slices are never changed; a slice that shares is another object. What is remembered is
+bounded by the number of devices, because devices that differ from node to node are never shared.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+from msgspec.structs import replace
+
+from dray.api.json_text import write_json
+from dray.api.resource import Device, ResourceSlice
+from dray.values.cache_bounds import Bound
+
+SHARED = Bound("devices of slices that others may share", 4_096, "an informer of slices")
+
+Devices = tuple[Device, ...]
+
+
+class DeviceSharing:
+    """Remembers the devices of the last slices."""
+
+    __slots__ = ("_count", "_known")
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[bytes, tuple[Devices, bytes]] = OrderedDict()
+        """By how the last device is written: all devices, and how they are written once that was asked."""
+        self._count = 0
+
+    def share(self, published: ResourceSlice) -> ResourceSlice:
+        """The slice, with the devices of an earlier one if they are the same."""
+        devices = published.spec.devices
+        if not devices or len(devices) > SHARED.most:
+            return published
+        # Where devices differ from node to node the last one tells, and the others need not be looked at.
+        key = write_json((len(devices), devices[-1]))
+        known = self._known.get(key)
+        if known is None:
+            self._remember(key, devices)
+            return published
+        self._known.move_to_end(key)
+        shared, text = known[0], known[1] or write_json(known[0])
+        written = text if shared is devices else write_json(devices)
+        # What was seen last is more likely to come again.
+        self._known[key] = (shared, text) if written == text else (devices, written)
+        if written != text or shared is devices:
+            return published
+        return replace(published, spec=replace(published.spec, devices=shared))
+
+    def _remember(self, key: bytes, devices: Devices) -> None:
+        self._known[key] = (devices, b"")
+        self._count += len(devices)
+        while self._count > SHARED.most:
+            self._count -= len(self._known.popitem(last=False)[1][0])

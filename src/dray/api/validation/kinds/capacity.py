@@ -1,0 +1,141 @@
+"""Rules of a capacity, and of the policy that says which parts of it a share may take.
+
+A policy is a set of values or a range with an optional step; the grid of a range starts at its minimum. All
+arithmetic is exact, so fractions are as good as whole numbers. What else a policy must keep serves the
+programs that read it with 64 bits: with fractions every bound is a whole number of thousandths, and with a
+step every bound fits 64 bits.
+
+Where Kubernetes is silent (negative amounts, a default that is no valid amount) the errors are ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dray.api.fields import FieldError, Path, duplicate, forbidden, invalid, required, too_many
+from dray.api.resource import CapacityRequestPolicy, CapacityRequestPolicyRange, DeviceCapacity
+from dray.api.validation import limits
+from dray.api.validation.field_rules import Errors
+from dray.values.quantity import Quantity
+
+_NON_NEGATIVE = "must be greater than or equal to 0"
+_BOTH = 'exactly one policy can be specified, cannot specify "validValues" and "validRange" at the same time'
+
+
+def capacity(item: DeviceCapacity, path: Path, *, shared: bool) -> Errors:
+    """An amount of a device; only devices that are shared may say how it is divided."""
+    policy, value = item.request_policy, item.value
+    if value is None:
+        yield required(path.field("value"))
+    elif value.sign < 0:
+        yield invalid(path.field("value"), str(value), _NON_NEGATIVE)
+    if policy is None:
+        return
+    if not shared:
+        yield forbidden(path.field("requestPolicy"), "allowMultipleAllocations must be true")
+    elif value is not None:
+        yield from request_policy(policy, value, path.field("requestPolicy"))
+
+
+def request_policy(policy: CapacityRequestPolicy, total: Quantity, path: Path) -> Errors:
+    """Which parts of a total a share may take, and which one it gets when it does not say."""
+    default, values, bounds = policy.default, policy.valid_values, policy.valid_range
+    if values and bounds is not None:
+        yield forbidden(path, _BOTH)
+    elif default is None:
+        if values or bounds is not None:
+            field = "validValues" if values else "validRange"
+            yield required(path.field("default"), f"required when {field} is defined")
+    elif values:
+        yield from _valid_values(values, default, total, path.field("validValues"))
+    elif bounds is not None:
+        yield from _valid_range(bounds, default, total, path.field("validRange"))
+    if default is not None:
+        yield from _default(default, total, path.field("default"))
+
+
+def _default(default: Quantity, total: Quantity, path: Path) -> Errors:
+    if default.sign < 0:
+        yield invalid(path, str(default), _NON_NEGATIVE)
+    elif default > total:
+        yield invalid(path, str(default), f"default is larger than capacity value: {total}")
+
+
+def _valid_values(values: tuple[Quantity, ...], default: Quantity, total: Quantity, path: Path) -> Errors:
+    if len(values) > limits.VALID_VALUES:
+        yield too_many(path, len(values), limits.VALID_VALUES)
+        return
+    seen: set[Quantity] = set()
+    for position, value in enumerate(values):
+        place = path.index(position)
+        if position and value < values[position - 1]:
+            yield invalid(place, str(value), "values must be sorted in ascending order")
+        if value in seen:
+            yield duplicate(place, str(value))
+        if value.sign < 0:
+            yield invalid(place, str(value), _NON_NEGATIVE)
+        if value > total:
+            yield invalid(place, str(value), f"option is larger than capacity value: {total}")
+        seen.add(value)
+    if default not in seen:
+        yield invalid(path, str(default), "default value is not valid according to the requestPolicy")
+
+
+def _valid_range(
+    bounds: CapacityRequestPolicyRange, default: Quantity, total: Quantity, path: Path
+) -> Errors:
+    least, most, step = bounds.min, bounds.max, bounds.step
+    if least is None:
+        yield required(path.field("min"), "required when validRange is defined")
+        return
+    if least.sign < 0:
+        yield invalid(path.field("min"), str(least), _NON_NEGATIVE)
+    if least > total:
+        yield invalid(path.field("min"), str(least), f"min is larger than capacity value: {total}")
+    if default < least:
+        yield invalid(path.field("default"), str(default), f"default is less than min: {least}")
+    if most is not None:
+        yield from _maximum(most, least, default, total, path)
+    unreadable = list(_unreadable(bounds, default, path))
+    yield from unreadable
+    if step is not None and least.sign >= 0 and not unreadable:
+        yield from _step(step, bounds, default, total, path.field("step"))
+
+
+def _maximum(most: Quantity, least: Quantity, default: Quantity, total: Quantity, path: Path) -> Errors:
+    if least > most:
+        yield invalid(path.field("max"), str(least), f"min is larger than max: {most}")
+    if most > total:
+        yield invalid(path.field("max"), str(most), f"max is larger than capacity value: {total}")
+    if default > most:
+        yield invalid(path.field("default"), str(default), f"default is more than max: {most}")
+
+
+def _unreadable(bounds: CapacityRequestPolicyRange, default: Quantity, path: Path) -> Iterator[FieldError]:
+    """Bounds that a program with 64 bits cannot compute with."""
+    named = (("default", default), ("min", bounds.min), ("max", bounds.max), ("step", bounds.step))
+    given = [(field, value) for field, value in named if value is not None]
+    fractions = not all(value.is_integer for _, value in given)
+    for field, value in given:
+        if fractions and value.milli() is None:
+            yield invalid(path.field(field), str(value), "value cannot be represented as a milli value")
+        elif not fractions and bounds.step is not None and value > limits.LARGEST_STEP_VALUE:
+            text = f"must not be larger than {limits.LARGEST_STEP_VALUE}"
+            yield invalid(path.field(field), str(value), text)
+
+
+def _step(
+    step: Quantity, bounds: CapacityRequestPolicyRange, default: Quantity, total: Quantity, path: Path
+) -> Errors:
+    least = bounds.min
+    assert least is not None, "a range without minimum was refused before"
+    if step.sign <= 0:
+        yield invalid(path, str(step), "must be greater than zero")
+        return
+    if least + step > total:
+        text = f"one step {least + step} is larger than capacity value: {total}"
+        yield invalid(path, str(step), text)
+    for value in (default, bounds.max):
+        if value is not None and (value - least).nanos % step.nanos:
+            text = f"value is not a multiple of a given step ({step}) from ({least})"
+            yield invalid(path, str(value), text)

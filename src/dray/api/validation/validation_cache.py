@@ -1,0 +1,63 @@
+"""Values that were found sound before, and need not be looked at again.
+
+Theory of operation: objects repeat themselves. A driver publishes the same attributes with every generation
+of a slice, and every claim of a template asks for the same. A rule that looks at nothing but one value gives
+the same answer each time, so a yes can be remembered. A no is not: it needs a path, and it is rare.
+
+The memory is bounded: values that were not asked for since half of it was filled anew are forgotten. What is
+asked for all the time stays, however many other values pass by.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from itertools import islice
+from typing import Generic, TypeVar
+
+from dray.values.cache_bounds import Bound
+
+T = TypeVar("T")
+
+
+class Proven(Generic[T]):
+    """Sound values of one kind."""
+
+    __slots__ = ("_known", "_most", "_older")
+
+    def __init__(self, bound: Bound) -> None:
+        self._known: set[T] = set()
+        self._older: set[T] = set()
+        self._most = bound.most
+
+    def __contains__(self, value: object) -> bool:
+        return value in self._known or value in self._older
+
+    def __len__(self) -> int:
+        return len(self._known | self._older)
+
+    def add(self, values: Collection[T]) -> None:
+        """Remember values that were found sound."""
+        if len(self._known) + len(values) > self._most // 2:
+            self._known, self._older = set(), self._known
+        self._known.update(islice(values, self._most // 2))
+
+    def unknown(self, values: Iterable[T]) -> set[T]:
+        """Those of the values that are not remembered; they are walked twice when there are any."""
+        # The common case is this one call into C.
+        if self._known.issuperset(values):
+            return set()
+        fresh = set(values) - self._known
+        again = fresh & self._older
+        if again:
+            self.add(again)
+            fresh -= again
+        return fresh
+
+    def covers(self, values: Iterable[T], is_sound: Callable[[T], bool]) -> bool:
+        """Whether all values are sound; only those that are not remembered are looked at, each once."""
+        fresh = self.unknown(values)
+        if not all(map(is_sound, fresh)):
+            return False
+        if fresh:
+            self.add(fresh)
+        return True

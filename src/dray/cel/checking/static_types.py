@@ -1,0 +1,82 @@
+"""Whether the type of a part can be relied on when it runs.
+
+Types are found with the help of `dyn`, which fits everywhere: the checker takes `[1] + dyn(["a"])` for a list
+of ints, and an item of it for an int. Such a type is a promise of the expression, not a fact. A fact is the
+type of a literal, of a declared variable and what is selected from it, and of a call that can give only one
+plain type: either all its overloads do, or its arguments are certain themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from dray.cel.declarations import Overload
+from dray.cel.syntax.ast import (
+    Call,
+    Fold,
+    FoldKind,
+    Ident,
+    ListLiteral,
+    Literal,
+    MapLiteral,
+    Node,
+    OptionalMap,
+    Select,
+)
+from dray.cel.types import Kind
+
+_INDEX: Final = frozenset({"_[_]", "_[?_]"})
+
+
+class Certainty:
+    """Knows which types of one expression are facts."""
+
+    __slots__ = ("_known", "_locals", "_reachable")
+
+    def __init__(
+        self, reachable: Callable[[Node], tuple[Overload, ...]], locals: Mapping[str, object]
+    ) -> None:
+        self._reachable = reachable
+        self._locals = locals
+        self._known: dict[int, bool] = {}
+
+    def __call__(self, node: Node) -> bool:
+        """Whether a value of the node surely has the type the checker found, as to its outermost kind."""
+        known = self._known.get(node.id)
+        if known is None:
+            known = self._known[node.id] = self._judged(node)
+        return known
+
+    def _judged(self, node: Node) -> bool:
+        match node:
+            case Literal() | ListLiteral() | MapLiteral():
+                return True
+            case Fold():
+                return node.kind is not FoldKind.BIND
+            case OptionalMap():
+                return not node.flat
+            case Ident():
+                return not self._locals.get(node.name)
+            case Select():
+                return node.test or self._holds(node.operand)
+            case Call() if node.function in _INDEX:
+                return self._holds(node.args[0])
+            case Call():
+                return self._given(node)
+
+    def _holds(self, node: Node) -> bool:
+        """Whether also what can be taken out of a value has the type the checker found."""
+        while isinstance(node, Select) or (isinstance(node, Call) and node.function in _INDEX):
+            node = node.operand if isinstance(node, Select) else node.args[0]
+        if isinstance(node, Call):
+            return not any(one.generic or one.careful for one in self._reachable(node))
+        return isinstance(node, Ident) and not self._locals.get(node.name)
+
+    def _given(self, node: Call) -> bool:
+        overloads = self._reachable(node)
+        if any(one.result.kind in (Kind.VARIABLE, Kind.DYN) for one in overloads):
+            return False
+        if len({(one.result.kind, one.result.name) for one in overloads}) == 1:
+            return True
+        return all(self(arg) for arg in node.args)

@@ -1,0 +1,186 @@
+"""`"%s has %d".format([name, count])`.
+
+A clause is `%` with an optional precision and one letter: `s` any value, `d` whole numbers, `f` and `e`
+numbers, `b` binary, `o` octal, `x` and `X` hexadecimal (also of strings and bytes). Nothing may be left over.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from typing import Final
+
+from dray.cel.faults import BudgetError, CelError
+from dray.cel.library.double_text import plain_text
+from dray.cel.times import Duration, Timestamp
+from dray.cel.values import MAPS, MAX_TEXT, TypeName, UInt, Value, keys, type_name, within
+
+_CLAUSE = re.compile(r"%(?:(%)|(?:\.([0-9]+))?([A-Za-z])|)", re.ASCII)
+_MAX_PRECISION: Final = 1000
+_MAX_PARTS: Final = 100_000
+_MAX_DEPTH: Final = 100
+_RAISED: Final = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+_INFINITE: Final = {math.inf: "∞", -math.inf: "-∞"}
+
+
+def formatted(template: str, arguments: tuple[Value, ...]) -> str:
+    """The template with each clause replaced by an argument."""
+    pieces: list[str] = []
+    place = used = 0
+    for clause in _CLAUSE.finditer(template):
+        pieces.append(template[place : clause.start()])
+        place = clause.end()
+        if clause[1]:
+            pieces.append("%")
+            continue
+        if clause[3] is None:
+            raise _broken(
+                "unexpected end of format string"
+                if place == len(template)
+                else "unrecognized formatting clause"
+            )
+        if used >= len(arguments):
+            raise CelError(f"index {used} out of range")
+        pieces.append(_clause(clause[3], clause[2], arguments[used]))
+        used += 1
+    if used < len(arguments):
+        raise CelError(
+            f"too many arguments supplied to string.format (expected {used}, got {len(arguments)})"
+        )
+    pieces.append(template[place:])
+    within(sum(map(len, pieces)), MAX_TEXT)
+    return "".join(pieces)
+
+
+def _broken(reason: str) -> CelError:
+    return CelError(f"could not parse formatting clause: {reason}")
+
+
+def _clause(letter: str, digits: str | None, value: Value) -> str:
+    way = _WAYS.get(letter)
+    if way is None:
+        raise _broken(f'unrecognized formatting clause "{letter}"')
+    if digits is not None and (len(digits) > 6 or int(digits) > _MAX_PRECISION):
+        raise _broken(f"precision is larger than {_MAX_PRECISION}")
+    return way(value, 6 if digits is None else int(digits))
+
+
+def _wrong(clause: str, wanted: str, value: Value) -> CelError:
+    return CelError(
+        f"error during formatting: {clause} clause can only be used on {wanted}, was given {type_name(value)}"
+    )
+
+
+def _decimal(value: Value, _: int) -> str:
+    if type(value) not in (int, UInt):
+        raise _wrong("decimal", "integers", value)
+    return str(int(value))
+
+
+def _fixed(value: Value, precision: int) -> str:
+    number = _double(value, "fixed-point")
+    return _INFINITE.get(number) or ("NaN" if math.isnan(number) else f"{number:.{precision}f}")
+
+
+def _scientific(value: Value, precision: int) -> str:
+    number = _double(value, "scientific")
+    if math.isnan(number) or math.isinf(number):
+        return _INFINITE.get(number, "NaN")
+    mantissa, _, exponent = f"{number:.{precision}e}".partition("e")
+    return f"{mantissa}\u202f×\u202f10{exponent.lstrip('+').translate(_RAISED)}"
+
+
+def _double(value: Value, clause: str) -> float:
+    if type(value) is not float:
+        raise _wrong(clause, "doubles", value)
+    return value
+
+
+def _binary(value: Value, _: int) -> str:
+    if type(value) not in (int, UInt, bool):
+        raise _wrong("binary", "integers and bools", value)
+    return f"{int(value):b}"
+
+
+def _octal(value: Value, _: int) -> str:
+    if type(value) not in (int, UInt):
+        raise _wrong("octal", "integers", value)
+    return f"{int(value):o}"
+
+
+def _hexadecimal(value: Value, _: int) -> str:
+    if type(value) in (int, UInt):
+        return f"{int(value):x}"
+    if type(value) is str:
+        return value.encode("utf-8", "replace").hex()
+    if type(value) is bytes:
+        return value.hex()
+    raise _wrong("hex", "integers, byte buffers, and strings", value)
+
+
+def _any(value: Value, _: int) -> str:
+    return _Writer().text(value, 0)
+
+
+class _Writer:
+    """One value as text, with the number of parts written so far."""
+
+    __slots__ = ("parts",)
+
+    def __init__(self) -> None:
+        self.parts = 0
+
+    def text(self, value: Value, depth: int) -> str:
+        self.parts += 1
+        if self.parts > _MAX_PARTS:
+            raise BudgetError
+        if depth > _MAX_DEPTH:
+            raise CelError("error during formatting: value is nested too deeply")
+        kind = type(value)
+        if kind is tuple:
+            return f"[{', '.join(self._inner(item, depth + 1) for item in value)}]"
+        if kind in MAPS:
+            entries = {
+                self._inner(key, depth + 1): value[raw] for key, raw in zip(keys(value), value, strict=True)
+            }
+            return (
+                f"{{{', '.join(f'{key}:{self._inner(entries[key], depth + 1)}' for key in sorted(entries))}}}"
+            )
+        plain = _PLAIN.get(kind)
+        if plain is None:
+            raise _wrong(
+                "string",
+                "strings, bools, bytes, ints, doubles, maps, lists, types, durations, and timestamps",
+                value,
+            )
+        return plain(value)
+
+    def _inner(self, value: Value, depth: int) -> str:
+        text = self.text(value, depth)
+        return f'"{text}"' if type(value) is str else text
+
+
+_PLAIN: Final[dict[type, Callable[[Value], str]]] = {
+    str: str,
+    bool: lambda value: "true" if value else "false",
+    bytes: lambda value: value.decode("utf-8", "replace"),
+    int: str,
+    UInt: lambda value: str(int(value)),
+    float: lambda value: _INFINITE.get(value) or plain_text(value),
+    type(None): lambda _: "null",
+    TypeName: lambda value: value.name,
+    Duration: str,
+    Timestamp: str,
+}
+
+_WAYS: Final[dict[str, Callable[[Value, int], str]]] = {
+    "s": _any,
+    "d": _decimal,
+    "f": _fixed,
+    "e": _scientific,
+    "b": _binary,
+    "o": _octal,
+    "x": _hexadecimal,
+    "X": lambda value, precision: _hexadecimal(value, precision).upper(),
+}

@@ -1,0 +1,154 @@
+"""Functions on strings. Places and lengths are counted in code points."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from dray.cel import types as t
+from dray.cel.declarations import free, function, member
+from dray.cel.faults import CelError
+from dray.cel.library.string_format import formatted
+from dray.cel.regex import pattern
+from dray.cel.values import MAX_TEXT, Value, within
+
+_LOWER: Final = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
+_UPPER: Final = {code: code - 32 for code in range(ord("a"), ord("z") + 1)}
+# What Go takes for blank, which is not quite what Python does.
+_BLANK: Final = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(
+    map(chr, range(0x2000, 0x200B))
+)
+_QUOTED: Final = {
+    ord(char): f"\\{letter}" for char, letter in zip('\a\b\f\n\r\t\v\\"', 'abfnrtv\\"', strict=True)
+}
+
+
+def _char_at(text: str, place: int) -> str:
+    if not 0 <= place <= len(text):
+        raise CelError(f"index out of range: {place}")
+    return text[place : place + 1]
+
+
+def _index_of(text: str, part: str, start: int = 0) -> int:
+    if not part:
+        return start
+    if start < 0:
+        raise CelError(f"index out of range: {start}")
+    return text.find(part, start)
+
+
+def _last_index_of(text: str, part: str, start: int | None = None) -> int:
+    if start is None:
+        return text.rfind(part)
+    if not part:
+        return start
+    if start < 0:
+        raise CelError(f"index out of range: {start}")
+    return text.rfind(part, 0, start + len(part)) if start < len(text) else -1
+
+
+def _replace(text: str, old: str, new: str, limit: int = -1) -> str:
+    count = text.count(old)
+    count = count if limit < 0 else min(count, limit)
+    within(len(text) + count * max(len(new) - len(old), 0), MAX_TEXT)
+    return text.replace(old, new, limit)
+
+
+def _split(text: str, separator: str, limit: int = -1) -> tuple[str, ...]:
+    if limit == 0:
+        return ()
+    if not separator:
+        head = list(text) if limit < 0 else [*text[: limit - 1], text[limit - 1 :]]
+        return tuple(head if text else [])
+    return tuple(text.split(separator, limit - 1 if limit > 0 else -1))
+
+
+def _substring(text: str, start: int, end: int | None = None) -> str:
+    if not 0 <= start <= len(text):
+        raise CelError(f"index out of range: {start}")
+    if end is None:
+        return text[start:]
+    if not 0 <= end <= len(text):
+        raise CelError(f"index out of range: {end}")
+    if start > end:
+        raise CelError(f"invalid substring range. start: {start}, end: {end}")
+    return text[start:end]
+
+
+def _join(parts: tuple[Value, ...], separator: str = "") -> str:
+    if any(type(part) is not str for part in parts):
+        raise CelError("no such overload")
+    within(sum(map(len, parts)) + len(separator) * max(len(parts) - 1, 0), MAX_TEXT)
+    return separator.join(parts)
+
+
+def _find_all(text: str, wanted: str, limit: int = -1) -> tuple[str, ...]:
+    return pattern(wanted).every(text, limit)
+
+
+def _quote(text: str) -> str:
+    return f'"{text.translate(_QUOTED)}"'
+
+
+_TEXT: Final = (t.STRING,)
+_TWO: Final = (t.STRING, t.STRING)
+_TWO_INT: Final = (t.STRING, t.STRING, t.INT)
+_TEXTS: Final = t.list_of(t.STRING)
+
+LIBRARY: Final = (
+    function("contains", member("contains_string", _TWO, t.BOOL, lambda text, part: part in text)),
+    function("startsWith", member("starts_with_string", _TWO, t.BOOL, str.startswith)),
+    function("endsWith", member("ends_with_string", _TWO, t.BOOL, str.endswith)),
+    function(
+        "matches",
+        free("matches", _TWO, t.BOOL, lambda text, wanted: pattern(wanted).found_in(text)),
+        member("matches_string", _TWO, t.BOOL, lambda text, wanted: pattern(wanted).found_in(text)),
+    ),
+    function(
+        "find", member("string_find_string", _TWO, t.STRING, lambda text, wanted: pattern(wanted).first(text))
+    ),
+    function(
+        "findAll",
+        member("string_find_all_string", _TWO, _TEXTS, _find_all),
+        member("string_find_all_string_int", _TWO_INT, _TEXTS, _find_all),
+    ),
+    function("charAt", member("string_char_at_int", (t.STRING, t.INT), t.STRING, _char_at)),
+    function(
+        "indexOf",
+        member("string_index_of_string", _TWO, t.INT, _index_of),
+        member("string_index_of_string_int", _TWO_INT, t.INT, _index_of),
+    ),
+    function(
+        "lastIndexOf",
+        member("string_last_index_of_string", _TWO, t.INT, _last_index_of),
+        member("string_last_index_of_string_int", _TWO_INT, t.INT, _last_index_of),
+    ),
+    function(
+        "lowerAscii", member("string_lower_ascii", _TEXT, t.STRING, lambda text: text.translate(_LOWER))
+    ),
+    function(
+        "upperAscii", member("string_upper_ascii", _TEXT, t.STRING, lambda text: text.translate(_UPPER))
+    ),
+    function(
+        "replace",
+        member("string_replace_string_string", (*_TWO, t.STRING), t.STRING, _replace),
+        member("string_replace_string_string_int", (*_TWO, t.STRING, t.INT), t.STRING, _replace),
+    ),
+    function(
+        "split",
+        member("string_split_string", _TWO, _TEXTS, _split),
+        member("string_split_string_int", _TWO_INT, _TEXTS, _split),
+    ),
+    function(
+        "substring",
+        member("string_substring_int", (t.STRING, t.INT), t.STRING, _substring),
+        member("string_substring_int_int", (t.STRING, t.INT, t.INT), t.STRING, _substring),
+    ),
+    function("trim", member("string_trim", _TEXT, t.STRING, lambda text: text.strip(_BLANK))),
+    function(
+        "join",
+        member("list_join", (_TEXTS,), t.STRING, _join),
+        member("list_join_string", (_TEXTS, t.STRING), t.STRING, _join),
+    ),
+    function("format", member("string_format", (t.STRING, t.list_of(t.DYN)), t.STRING, formatted)),
+    function("strings.quote", free("strings_quote", _TEXT, t.STRING, _quote)),
+)

@@ -1,0 +1,58 @@
+"""The fixed points of the grammar: signs, how strongly they bind, and words nobody may use.
+
+Rules for this file: tables only; `parser` reads them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from dray.cel.syntax import lexer, literals
+from dray.cel.values import Value
+
+MAX_TEXT: Final = 100_000
+"""Code points; as in cel-go."""
+
+RESERVED: Final = frozenset(
+    [
+        "as",
+        "break",
+        "const",
+        "continue",
+        "else",
+        "for",
+        "function",
+        "if",
+        "import",
+        "let",
+        "loop",
+        "namespace",
+        "package",
+        "return",
+        "var",
+        "void",
+        "while",
+    ]
+)
+EXPECTED: Final = (
+    "{'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', "
+    "NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}"
+)
+TERNARY: Final = 1
+BINARY: Final = {
+    "||": 2, "&&": 3,
+    "==": 4, "!=": 4, "<": 4, "<=": 4, ">": 4, ">=": 4, "in": 4,
+    "+": 5, "-": 5, "*": 6, "/": 6, "%": 6,
+}  # fmt: skip
+UNARY: Final = 7
+CONSTANTS: Final = {"true": True, "false": False, "null": None}
+NUMBERS: Final = frozenset({lexer.INT, lexer.FLOAT})
+READERS: Final[dict[str, Callable[[str], Value]]] = {
+    lexer.INT: literals.integer,
+    lexer.UINT: literals.unsigned,
+    lexer.FLOAT: literals.double,
+    lexer.STRING: literals.string,
+    lexer.BYTES: literals.octets,
+}
+CLOSERS: Final = {"(": ")", "call": ")", "[": "]", "list": "]", "{": "}", "?": ":"}

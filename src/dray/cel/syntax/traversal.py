@@ -1,0 +1,34 @@
+"""From the leaves up, without using the stack of the host for every level of a tree.
+
+Passes over a tree are written as recursion, because that is how one thinks of them; a tree can be deeper than
+the host's stack allows. `settle` visits what lies deep down first, so that the recursion finds it done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container
+from typing import Final
+
+from dray.cel.syntax.ast import Node
+
+SHALLOW: Final = 24
+"""Up to this depth recursion alone is fine, and faster."""
+
+
+def settle(
+    root: Node,
+    done: Container[int],
+    below: Callable[[Node], tuple[Node, ...]],
+    visit: Callable[[Node], object],
+) -> None:
+    """Visit everything below a node that is not done yet, children first; `visit` makes a node done."""
+    waiting = [*below(root)]
+    while waiting:
+        node = waiting[-1]
+        missing = () if node.id in done else [child for child in below(node) if child.id not in done]
+        if missing:
+            waiting += missing
+            continue
+        waiting.pop()
+        if node.id not in done:
+            visit(node)

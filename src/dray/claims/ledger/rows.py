@@ -1,0 +1,227 @@
+"""The rows of the ledger: who holds a device, what is charged to counters, what a node has in its hands.
+
+Theory of operation: a device has a row while somebody holds it. A *holding* is the whole device or a share
+of it, and it remembers which nodes have it prepared. When its claim lets go while a node still has it, the
+holding stays behind as *gone*: that is the quarantine. What the device draws from counters is written into
+its row when it is first taken, so that exactly this is given back, whatever the driver publishes by then. A
+counter set has a row with the sums charged to it; a preparation has one that says what it covers, because
+the claim may be gone when the preparation goes.
+
+Rules for this file: keys and bytes of rows are made and taken apart here and nowhere else.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import msgspec
+
+from dray.api.json_text import write_json
+from dray.errors import DecodeError
+from dray.values.quantity import Quantity
+
+LEDGER = b"/ledger/"
+DEVICES = LEDGER + b"devices/"
+COUNTERS = LEDGER + b"counters/"
+PREPARATIONS = LEDGER + b"preparations/"
+
+FORMAT = 1
+"""The format of rows; a row of a later format is not read."""
+
+
+class DeviceId(NamedTuple):
+    """A device in the cluster."""
+
+    driver: str
+    pool: str
+    device: str
+
+    def __str__(self) -> str:
+        return "/".join(self)
+
+
+class CounterSetId(NamedTuple):
+    """A counter set in the cluster."""
+
+    driver: str
+    pool: str
+    counter_set: str
+
+    def __str__(self) -> str:
+        return "/".join(self)
+
+
+class Row(
+    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel", forbid_unknown_fields=True
+):
+    """Base of rows and their parts."""
+
+
+class Holder(Row, frozen=True):
+    """A claim; the uid counts, the names are for people."""
+
+    namespace: str = ""
+    name: str = ""
+    uid: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+class Holding(Row, frozen=True):
+    """What a claim has of a device: the whole when there are no amounts, else a share."""
+
+    holder: Holder
+    share: str | None = None
+    amounts: dict[str, Quantity] | None = None
+    prepared: dict[str, str] = {}
+    """Preparations that cover it, each with its node."""
+    gone: bool = False
+    """The claim let go while a node had it: quarantine."""
+
+    @property
+    def is_whole(self) -> bool:
+        return self.amounts is None
+
+    @property
+    def identity(self) -> tuple[str, str]:
+        """What tells holdings of one device apart."""
+        return self.holder.uid, self.share or ""
+
+
+class DeviceRow(Row, frozen=True):
+    """Who holds a device, and what it drew from which counters when it was taken."""
+
+    format: int = msgspec.field(default_factory=lambda: FORMAT)
+    holdings: tuple[Holding, ...] = ()
+    charged: dict[str, dict[str, Quantity]] = {}
+
+    @property
+    def in_order(self) -> DeviceRow:
+        """The same row, its holdings in an order that does not depend on history."""
+        ordered = tuple(sorted(self.holdings, key=lambda holding: (holding.gone, holding.identity)))
+        return msgspec.structs.replace(self, holdings=ordered)
+
+
+class CounterRow(Row, frozen=True):
+    """What all devices that are taken draw from a counter set."""
+
+    format: int = msgspec.field(default_factory=lambda: FORMAT)
+    charged: dict[str, Quantity] = {}
+
+
+class Covered(Row, frozen=True):
+    """One device, or one share, that a preparation covers."""
+
+    driver: str
+    pool: str
+    device: str
+    share: str | None = None
+    amounts: dict[str, Quantity] | None = None
+
+    @property
+    def id(self) -> DeviceId:
+        return DeviceId(self.driver, self.pool, self.device)
+
+
+class PreparationRow(Row, frozen=True):
+    """What a node has in its hands."""
+
+    format: int = msgspec.field(default_factory=lambda: FORMAT)
+    node: str = ""
+    holder: Holder = Holder()
+    covered: tuple[Covered, ...] = ()
+
+
+AnyRow = DeviceRow | CounterRow | PreparationRow
+
+
+def _escaped(part: str) -> str:
+    """A part of a key: names of pools have slashes, keys must not confuse them with their own."""
+    return part.replace("%", "%25").replace("/", "%2F") if "/" in part or "%" in part else part
+
+
+def _plain(part: str) -> str:
+    return part.replace("%2F", "/").replace("%25", "%")
+
+
+@lru_cache(maxsize=65_536)
+def device_key(device: DeviceId) -> bytes:
+    """Where the row of a device is."""
+    return DEVICES + "/".join(map(_escaped, device)).encode()
+
+
+@lru_cache(maxsize=16_384)
+def counter_key(counter_set: CounterSetId) -> bytes:
+    """Where the row of a counter set is."""
+    return COUNTERS + "/".join(map(_escaped, counter_set)).encode()
+
+
+def preparation_key(name: str) -> bytes:
+    """Where the row of a preparation is."""
+    return PREPARATIONS + _escaped(name).encode()
+
+
+def device_at(key: bytes) -> DeviceId:
+    """The device whose row has this key."""
+    driver, pool, device = map(_plain, key[len(DEVICES) :].decode().split("/"))
+    return DeviceId(driver, pool, device)
+
+
+def counter_set_at(key: bytes) -> CounterSetId:
+    """The counter set whose row has this key."""
+    driver, pool, counter_set = map(_plain, key[len(COUNTERS) :].decode().split("/"))
+    return CounterSetId(driver, pool, counter_set)
+
+
+def preparation_at(key: bytes) -> str:
+    """The name of the preparation whose row has this key."""
+    return _plain(key[len(PREPARATIONS) :].decode())
+
+
+def _read_custom(wanted: type, value: Any) -> Any:
+    return Quantity.read(value)
+
+
+_READERS: dict[bytes, msgspec.json.Decoder[Any]] = {
+    place: msgspec.json.Decoder(row, dec_hook=_read_custom)
+    for place, row in ((DEVICES, DeviceRow), (COUNTERS, CounterRow), (PREPARATIONS, PreparationRow))
+}
+
+
+class _Format(msgspec.Struct, frozen=True):
+    format: int = 0
+
+
+def read_row(key: bytes, value: bytes) -> Any:
+    """The row at a key; a `DecodeError` when it is none that this dray understands."""
+    place = key[: key.find(b"/", len(LEDGER)) + 1]
+    try:
+        row = _READERS[place].decode(value)
+    except (KeyError, msgspec.MsgspecError, ValueError) as broken:
+        raise DecodeError(
+            f"the ledger's row `{_shown(key)}` is not readable: {_why(value, broken)}"
+        ) from None
+    if row.format != FORMAT:
+        raise DecodeError(f"the ledger's row `{_shown(key)}` is not readable: {_why(value, None)}")
+    return row
+
+
+def _why(value: bytes, broken: Exception | None) -> str:
+    try:
+        written = msgspec.json.decode(value, type=_Format).format
+    except msgspec.MsgspecError:
+        written = 0
+    if written > FORMAT:
+        return f"it has format {written}, written by a newer dray; this one reads format {FORMAT}"
+    return f"{broken}; `dray doctor ledger --repair` writes it anew"
+
+
+def _shown(key: bytes) -> str:
+    return key.decode(errors="backslashreplace")
+
+
+def row_bytes(row: AnyRow) -> bytes:
+    """A row as it is stored."""
+    return write_json(row)

@@ -1,0 +1,84 @@
+"""What the ledger reads of claims: their names and what their allocation holds, straight from stored bytes.
+
+Every claim of a cluster is read like this when ledger and claims are compared, so that only the few fields
+that count are decoded.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from dray.claims.ledger.rows import Holder
+from dray.values.quantity import Quantity
+
+
+class _Seen(msgspec.Struct, frozen=True, rename="camel"):
+    """Base of what is read of claims; everything else in them is passed over."""
+
+
+class SeenResult(_Seen, frozen=True):
+    """One result of an allocation."""
+
+    driver: str = ""
+    pool: str = ""
+    device: str = ""
+    admin_access: bool | None = None
+    share_id: str | None = msgspec.field(default=None, name="shareID")
+    consumed_capacity: dict[str, Quantity] = {}
+
+
+class _Devices(_Seen, frozen=True):
+    results: tuple[SeenResult, ...] = ()
+
+
+class _Allocation(_Seen, frozen=True):
+    devices: _Devices = _Devices()
+
+
+class _Status(_Seen, frozen=True):
+    allocation: _Allocation | None = None
+
+
+class _Metadata(_Seen, frozen=True):
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+
+
+class SeenClaim(_Seen, frozen=True):
+    """A claim as the ledger reads it."""
+
+    metadata: _Metadata = _Metadata()
+    status: _Status = _Status()
+
+    @property
+    def holder(self) -> Holder:
+        return Holder(namespace=self.metadata.namespace, name=self.metadata.name, uid=self.metadata.uid)
+
+    @property
+    def is_allocated(self) -> bool:
+        return self.status.allocation is not None
+
+    @property
+    def results(self) -> tuple[SeenResult, ...]:
+        """What the allocation holds; nothing when there is none."""
+        return () if self.status.allocation is None else self.status.allocation.devices.results
+
+
+def _read_custom(wanted: type, value: Any) -> Any:
+    return Quantity.read(value)
+
+
+_CLAIM = msgspec.json.Decoder(SeenClaim, dec_hook=_read_custom)
+
+
+def read_claim(value: bytes) -> SeenClaim:
+    """A claim from its stored bytes."""
+    return _CLAIM.decode(value)
+
+
+def may_be_allocated(value: bytes) -> bool:
+    """Whether it is worth reading the claim: an allocation leaves its name in the bytes."""
+    return b'"allocation"' in value

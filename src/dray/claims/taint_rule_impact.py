@@ -1,0 +1,133 @@
+"""What a taint rule does to pods, or would do: how many devices it selects, and who would have to go.
+
+Theory of operation: a rule is judged as if its effect were `NoExecute`. Of the devices that claims hold,
+those that it selects count; of the pods that may use such a claim, those whose request does not tolerate the
+taint for ever. A pod is *affected* until somebody deletes it, and *leaving* from then until it is gone: a
+device is not free before. The words of the condition follow from these numbers alone, so the same state is
+always told in the same words.
+
+Rules for this file: pure; who was evicted already is told by whoever evicts, because what a watch shows of it
+comes later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from msgspec.structs import replace
+
+from dray.api.core import Pod
+from dray.api.devices.taint_rules import selects, taint_of
+from dray.api.meta import Condition
+from dray.api.resource import ConsumerReference, DeviceTaintRule, ResourceClaim, ResourceSlice
+from dray.claims import reservation
+from dray.claims.taint_eviction import NO_EXECUTE, Place, endured_until
+
+IN_PROGRESS: Final = "EvictionInProgress"
+PENDING, COMPLETED, UNAFFECTED, NO_EFFECT = "PodsPendingEviction", "Completed", "NoPodsAffected", "NoEffect"
+
+PodName = tuple[str, str]
+"""Namespace and name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """Whom a rule reaches."""
+
+    published: int = 0
+    allocated: int = 0
+    affected: frozenset[PodName] = frozenset()
+    leaving: frozenset[PodName] = frozenset()
+
+
+def published_devices(rule: DeviceTaintRule, slices: Iterable[ResourceSlice]) -> int:
+    """How many devices that drivers publish a rule selects."""
+    found: set[Place] = set()
+    for spec in (each.spec for each in slices if selects(rule, each.spec.driver, each.spec.pool.name)):
+        for device in spec.devices:
+            if selects(rule, spec.driver, spec.pool.name, device.name):
+                found.add((spec.driver, spec.pool.name, device.name))
+    return len(found)
+
+
+def reach_of(
+    rule: DeviceTaintRule,
+    slices: Iterable[ResourceSlice],
+    claims: Iterable[ResourceClaim],
+    pod_of: Callable[[str, ConsumerReference], Pod | None],
+    is_evicted: Callable[[str], bool],
+) -> Reach:
+    """Whom a rule reaches now; `pod_of` finds the pod behind a consumer in a namespace."""
+    devices: set[Place] = set()
+    affected: set[PodName] = set()
+    leaving: set[PodName] = set()
+    for claim in claims:
+        held, ends = _held(rule, claim)
+        devices |= held
+        for consumer in claim.status.reserved_for if ends else ():
+            pod = pod_of(claim.metadata.namespace, consumer) if reservation.is_pod(consumer) else None
+            if pod is None or not pod.spec.node_name or reservation.is_over(pod):
+                continue
+            deleted = pod.metadata.deletion_timestamp is not None or is_evicted(pod.metadata.uid)
+            (leaving if deleted else affected).add((pod.metadata.namespace, pod.metadata.name))
+    return Reach(published_devices(rule, slices), len(devices), frozenset(affected), frozenset(leaving))
+
+
+def _held(rule: DeviceTaintRule, claim: ResourceClaim) -> tuple[set[Place], bool]:
+    """The devices of a claim that a rule selects, and whether they end its pods."""
+    allocation = claim.status.allocation
+    if allocation is None:
+        return set(), False
+    taint = replace(taint_of(rule), effect=NO_EXECUTE)
+    chosen = [
+        each for each in allocation.devices.results if selects(rule, each.driver, each.pool, each.device)
+    ]
+    places = {(each.driver, each.pool, each.device) for each in chosen}
+    return places, any(endured_until(taint, each) is not None for each in chosen)
+
+
+def condition_of(rule: DeviceTaintRule, reach: Reach, evicted: int, *, now: str) -> Condition:
+    """What a rule's status says; `evicted` pods had to go for it since the controller began."""
+    status, reason, message = _told(rule, reach, evicted)
+    known = next((each for each in rule.status.conditions if each.type == IN_PROGRESS), None)
+    since = known.last_transition_time if known is not None and known.status == status else now
+    return Condition(
+        type=IN_PROGRESS,
+        status=status,
+        observed_generation=rule.metadata.generation,
+        last_transition_time=since,
+        reason=reason,
+        message=message,
+    )
+
+
+def _told(rule: DeviceTaintRule, reach: Reach, evicted: int) -> tuple[str, str, str]:
+    effect = rule.spec.taint.effect
+    if effect != NO_EXECUTE:
+        preview = f"{_pods(reach.affected)} would be evicted if the effect was {NO_EXECUTE}"
+        return "False", NO_EFFECT, f"{_devices(reach)}; {preview}"
+    parts = [_devices(reach)]
+    if reach.affected:
+        parts.append(f"{_pods(reach.affected)} to be evicted")
+    if reach.leaving:
+        parts.append(f"{_pods(reach.leaving)} deleted and not gone yet")
+    if evicted:
+        parts.append(f"{_counted(evicted, 'pod')} evicted since the controller began")
+    if not reach.affected and not reach.leaving:
+        return "False", COMPLETED if evicted else UNAFFECTED, "; ".join(parts)
+    return "True", PENDING, "; ".join(parts)
+
+
+def _devices(reach: Reach) -> str:
+    return f"{_counted(reach.published, 'published device')} and {reach.allocated} in use selected"
+
+
+def _pods(pods: frozenset[PodName]) -> str:
+    spaces = len({namespace for namespace, _ in pods})
+    return f"{_counted(len(pods), 'pod')}" + (f" in {_counted(spaces, 'namespace')}" if pods else "")
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"

@@ -1,0 +1,182 @@
+"""The door of the command line: the group of commands, and how every run ends.
+
+Exit codes: 0 yes, 1 no, 2 broken input (also: a wrong command line), 3 a fault of dray itself, 130
+interrupted, 141 nobody reads the output any more. Whatever goes wrong is one line on standard error; never a
+traceback, unless `DRAY_DEBUG` is set.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+
+import click
+
+from dray import __version__
+
+YES, NO, BROKEN, FAULT, INTERRUPTED, NO_READER = 0, 1, 2, 3, 130, 141
+
+COMMANDS: Mapping[str, tuple[str, str]] = MappingProxyType(
+    {
+        "up": ("dray.cli.commands.services.up", "Run a whole cluster in this terminal"),
+        "status": ("dray.cli.commands.operations.status", "Show what runs where, and which devices are used"),
+        "allocate": (
+            "dray.cli.commands.manifests.allocate",
+            "Give devices to everything that waits for them",
+        ),
+        "explain": (
+            "dray.cli.commands.explain.command",
+            "Tell which devices a pod gets, or why it gets none",
+        ),
+        "server": ("dray.cli.commands.services.server", "Serve the Kubernetes API for devices"),
+        "scheduler": (
+            "dray.cli.commands.services.scheduler",
+            "Schedule pods with claims, beside any Kubernetes API server",
+        ),
+        "controller": (
+            "dray.cli.commands.services.controller",
+            "Keep the claims of pods, beside any Kubernetes API server",
+        ),
+        "driver": (
+            "dray.cli.commands.drivers.driver",
+            "Write a driver, and hold it against what agents expect of one",
+        ),
+        "node": (
+            "dray.cli.commands.services.node",
+            "Run the pods of a node, and have their devices prepared",
+        ),
+        "doctor": (
+            "dray.cli.commands.operations.doctor",
+            "Prove that ledger and audit log are whole, and repair the ledger",
+        ),
+        "fence": (
+            "dray.cli.commands.operations.fence",
+            "Declare a lost node harmless, so that others get its devices",
+        ),
+        "unfence": ("dray.cli.commands.operations.unfence", "Let pods run again on a node that was fenced"),
+        "lint": ("dray.cli.commands.manifests.lint", "Find what is wrong in manifests"),
+        "convert": ("dray.cli.commands.manifests.convert", "Move manifests to another version of the API"),
+        "cel": ("dray.cli.commands.manifests.cel", "Try a selector on devices"),
+        "verify": (
+            "dray.cli.commands.manifests.verify",
+            "Check allocations again, by other code than made them",
+        ),
+        "vectors": ("dray.cli.commands.development.vectors", "Compare the allocator with recorded answers"),
+        "bench": ("dray.cli.commands.development.bench", "Time the allocator on scenarios"),
+        "gates": ("dray.cli.commands.operations.gates", "Show the feature gates"),
+        "reference": (
+            "dray.cli.commands.development.reference",
+            "Write the reference pages of the documentation",
+        ),
+    }
+)
+"""Every command: the module whose `command` it is, and what it does in a line."""
+
+
+class _NoReaderError(Exception):
+    """Nobody reads standard output any more."""
+
+
+class _Commands(click.Group):
+    """A group that imports a command when it is called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        row = COMMANDS.get(name)
+        if row is None:
+            return None
+        command: click.Command = importlib.import_module(row[0]).command
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            raise click.UsageError(f"no such command `{args[0]}`{_near(args[0], COMMANDS)}")
+        return super().resolve_command(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> object:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            raise _NoReaderError from None  # click would end the process here, with its own exit code
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, about) for name, (_, about) in COMMANDS.items()])
+
+
+@click.group(
+    cls=_Commands,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    no_args_is_help=True,
+    epilog="Exit codes: 0 yes, 1 no, 2 broken input. Data goes to standard output, talk to standard error.",
+)
+@click.version_option(__version__, message="%(prog)s %(version)s")
+def dray() -> None:
+    """Dynamic Resource Allocation: allocate devices, explain the answer, lint and convert manifests."""
+
+
+def run(arguments: Sequence[str], name: str = "dray") -> int:
+    """Run a command line; the exit code."""
+    try:
+        code = dray.main(list(arguments), prog_name=name, standalone_mode=False)
+        sys.stdout.flush()
+        return code if isinstance(code, int) else YES
+    except click.exceptions.NoArgsIsHelpError as asked:
+        click.echo(asked.format_message())
+        return BROKEN
+    except click.ClickException as wrong:
+        return _say(_worded(wrong), BROKEN)
+    except (click.Abort, KeyboardInterrupt):
+        return _say("interrupted", INTERRUPTED)
+    except (BrokenPipeError, _NoReaderError):
+        _stop_writing()
+        return NO_READER
+    except Exception as broken:
+        return _failed(broken)
+
+
+def _failed(broken: Exception) -> int:
+    from dray.errors import DrayError
+
+    if isinstance(broken, DrayError):
+        return _say(str(broken), BROKEN)
+    if os.environ.get("DRAY_DEBUG"):
+        raise broken
+    what = f"{type(broken).__name__}: {broken}" if str(broken) else type(broken).__name__
+    return _say(f"a fault of dray itself: {what} (DRAY_DEBUG=1 shows where)", FAULT)
+
+
+def _say(message: str, code: int) -> int:
+    click.echo(f"dray: {' '.join(message.split())}", err=True)
+    return code
+
+
+def _worded(wrong: click.ClickException) -> str:
+    """What is wrong with a command line, in a line."""
+    if isinstance(wrong, click.NoSuchOption):
+        return f"no such option `{wrong.option_name}`{_near(wrong.option_name, wrong.possibilities or ())}"
+    message = wrong.format_message().rstrip(".")
+    context = getattr(wrong, "ctx", None)
+    if isinstance(wrong, click.UsageError) and context is not None and "`" not in message:
+        message += f"; see `{context.command_path} --help`"
+    return message[:1].lower() + message[1:]
+
+
+def _near(word: str, known: Sequence[str] | Mapping[str, object]) -> str:
+    near = difflib.get_close_matches(word, list(known), n=1)
+    return f"; did you mean `{near[0]}`?" if near else ""
+
+
+def _stop_writing() -> None:
+    """Point standard output nowhere, so that what is still buffered is not an error at the end."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)

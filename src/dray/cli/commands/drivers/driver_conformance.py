@@ -1,0 +1,225 @@
+"""`dray driver conformance`: hold a driver, in whatever language, against what agents expect of one."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import select
+import signal
+import socket
+import struct
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from dray.cli.app import NO, YES
+from dray.cli.input.server_connection import done, reached, server_options
+from dray.cli.output.progress import progress
+from dray.cli.output.tables import table
+from dray.cli.output.text import clean
+from dray.errors import InputError
+
+if TYPE_CHECKING:
+    from dray.driver.conformance import Choices, Report
+
+_LONGEST_RESTART = 60.0
+
+Restart = Callable[[], Awaitable[None]]
+
+
+@click.command("conformance")
+@click.argument("socket_path", metavar="SOCKET", type=click.Path(path_type=Path))
+@server_options
+@click.option("--node", default="", metavar="NAME", help="The node whose driver this is.")
+@click.option(
+    "--cdi-dir",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=None,
+    help="Where the driver writes CDI files; without it they are not looked at.",
+)
+@click.option("--restart", default="", metavar="COMMAND", help="A shell command that restarts the driver.")
+@click.option(
+    "--supervised",
+    is_flag=True,
+    help="Something starts the driver again when it ends: kill it (SIGKILL) to restart it.",
+)
+@click.option("--driver", "name", default="", metavar="NAME", help="For a SOCKET without registration.")
+@click.option(
+    "--parameters",
+    default="",
+    metavar="JSON",
+    help="Opaque parameters for every claim, when the driver needs some; `@FILE` reads a file.",
+)
+@click.option(
+    "--class", "class_name", default="", metavar="NAME", help="The ResourceClass of classic claims."
+)
+@click.option("--only", multiple=True, metavar="CHECK", help="Only this check; may be given several times.")
+@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+def command(socket_path: Path, kubeconfig: str, context: str, only: tuple[str, ...], **given: Any) -> int:
+    """Examine the driver at SOCKET, that of its registration or the one it serves.
+
+    Makes claims in the namespace `dray-conformance`, gives them devices that the driver publishes and nobody
+    uses, and plays an agent that calls once, twice, too late, at the same time, and after a restart. It needs
+    the rights of an administrator, and to be run on the driver's node. Everything it makes it removes again.
+    Of a driver for classic claims (KEP-3063) the controller must run, and --class must name a class of it.
+
+    Exit codes: 0 nothing was found wrong, 1 something was, 2 the driver could not be examined.
+    """
+    from dray.driver.conformance import Choices
+    from dray.driver.conformance.suite import chosen
+
+    chosen(only)
+    if given["restart"] and given["supervised"]:
+        raise InputError("give --restart or --supervised, not both")
+    choices = Choices(
+        _one_socket(socket_path),
+        driver=given["name"],
+        node=given["node"],
+        cdi_dir=given["cdi_dir"],
+        restart=_restart(given["restart"], socket_path if given["supervised"] else None),
+        parameters=_parameters(given["parameters"]),
+        class_name=given["class_name"],
+        only=only,
+    )
+    report = done(_examined(choices, kubeconfig, context))
+    click.echo(json.dumps(_document(report), indent=2) if given["output"] == "json" else _text(report))
+    return YES if report.is_good else NO
+
+
+async def _examined(choices: Choices, kubeconfig: str, context: str) -> Report:
+    from dray.driver.conformance import examine
+
+    async with reached(kubeconfig, context) as (client, _):
+        with ExitStack() as stack:
+
+            def tracked(checks: tuple[Any, ...]) -> Iterable[Any]:
+                return stack.enter_context(progress(checks, "checking", few=1))
+
+            return await examine(client, choices, tracked)
+
+
+def _one_socket(path: Path) -> Path:
+    """The socket that is meant; a directory with one socket stands for it."""
+    if not path.is_dir():
+        return path.absolute()
+    found = sorted(each for each in path.iterdir() if each.is_socket())
+    if len(found) != 1:
+        names = ", ".join(f"`{each.name}`" for each in found) or "none"
+        raise InputError(f"`{path}` is a directory with {len(found)} sockets: {names}; name the one you mean")
+    return found[0].absolute()
+
+
+def _parameters(text: str) -> dict[str, Any] | None:
+    if not text:
+        return None
+    try:
+        document = json.loads(Path(text[1:]).read_text("utf-8") if text.startswith("@") else text)
+    except (OSError, ValueError) as wrong:
+        raise InputError(f"--parameters: expected a JSON object: {wrong}") from None
+    if not isinstance(document, dict):
+        raise InputError(f"--parameters: expected a JSON object, got `{text}`")
+    return document
+
+
+# --- restarting what is examined ---
+
+
+def _restart(shell: str, supervised: Path | None) -> Restart | None:
+    if shell:
+        return lambda: _ran(shell)
+    if supervised is not None:
+        return lambda: asyncio.to_thread(_killed, _one_socket(supervised))
+    return None
+
+
+async def _ran(shell: str) -> None:
+    process = await asyncio.create_subprocess_shell(
+        shell, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.DEVNULL, start_new_session=True
+    )
+    try:
+        async with asyncio.timeout(_LONGEST_RESTART):
+            code = await process.wait()
+    except TimeoutError:
+        os.killpg(process.pid, signal.SIGKILL)
+        await process.wait()
+        raise InputError(
+            f"--restart: `{shell}` has not ended after {_LONGEST_RESTART:g} seconds; it should return when "
+            "the driver is started"
+        ) from None
+    if code:
+        raise InputError(f"--restart: `{shell}` ended with exit code {code}")
+
+
+def _killed(path: Path) -> None:
+    """End the process that listens at a socket, without a word, and wait until it is gone."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as line:
+        line.connect(str(path))
+        peer = line.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    pid, _, _ = struct.unpack("3i", peer)
+    if pid in (0, os.getpid()):
+        raise InputError(f"--supervised: the process behind `{path}` cannot be told from here; use --restart")
+    descriptor = os.pidfd_open(pid)
+    try:
+        signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+        select.select([descriptor], [], [], _LONGEST_RESTART)
+    except OSError as refused:
+        raise InputError(f"--supervised: cannot end process {pid}: {refused.strerror}") from None
+    finally:
+        os.close(descriptor)
+
+
+# --- what came of it ---
+
+
+def _text(report: Report) -> str:
+    return "\n".join(_lines(report))
+
+
+def _lines(report: Report) -> Iterator[str]:
+    from dray.driver.conformance import Verdict
+
+    where = f" on node {report.node}" if report.node else ""
+    yield clean(f"driver {report.driver}{where}, {' and '.join(report.versions)}")
+    yield ""
+    rows = [(each.check, each.verdict.value, each.title) for each in report.outcomes]
+    yield from table(("check", "result", "what is true of a good driver"), rows)
+    for (verdict, why, hint), names in _told(report).items():
+        yield ""
+        yield clean(f"{', '.join(names)}: {verdict}: {why}")
+        if hint:
+            yield f"hint: {hint}"
+    yield ""
+    counts = (f"{report.count(verdict)} {verdict.value}" for verdict in Verdict if report.count(verdict))
+    yield ", ".join(counts)
+
+
+def _told(report: Report) -> dict[tuple[str, str, str], list[str]]:
+    """What is to be said, with the checks of which it is true."""
+    told: dict[tuple[str, str, str], list[str]] = {}
+    for each in report.outcomes:
+        if each.why:
+            told.setdefault((each.verdict.value, each.why, each.hint), []).append(each.check)
+    return told
+
+
+def _document(report: Report) -> dict[str, Any]:
+    return {
+        "driver": report.driver,
+        "node": report.node,
+        "versions": list(report.versions),
+        "good": report.is_good,
+        "checks": [
+            {
+                "name": each.check,
+                "result": each.verdict.value,
+                "title": each.title,
+                "why": each.why,
+                "hint": each.hint,
+            }
+            for each in report.outcomes
+        ],
+    }

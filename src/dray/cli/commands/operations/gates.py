@@ -1,0 +1,84 @@
+"""`dray gates`: the feature gates, what they are and how they stand."""
+
+from __future__ import annotations
+
+import sys
+import textwrap
+from collections.abc import Iterator
+from typing import Any
+
+import click
+
+from dray.cli.input.options import gates_option, output_option
+from dray.gates import GateSet
+from dray.manifests import as_json
+
+_WIDE = 200
+"""Columns when nobody sees a screen: no line is broken."""
+_NARROW = 150
+"""On a screen below so many columns, names would be broken; there, words stand below each other."""
+
+
+@click.command("gates")
+@gates_option
+@output_option
+def command(gates: GateSet, output: str) -> int:
+    """Show the feature gates: stage, default, how they stand now, what they require."""
+    if output == "json":
+        click.echo(as_json([{"gates": [_document(gate, on) for gate, on in gates]}]), nl=False)
+    else:
+        _print(gates)
+    return 0
+
+
+def _document(gate: Any, on: bool) -> dict[str, Any]:
+    return {
+        "name": gate.name,
+        "stage": gate.stage.value,
+        "default": gate.default,
+        "now": on,
+        "requires": list(gate.requires),
+        "about": gate.about,
+    }
+
+
+def _print(gates: GateSet) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console(width=None if sys.stdout.isatty() else _WIDE, highlight=False)
+    if console.width < _NARROW:
+        for line in stacked(gates, console.width):
+            click.echo(line)
+        return
+    table = Table(box=None, pad_edge=False)
+    for title in ("name", "stage", "default", "now", "requires", "about"):
+        table.add_column(title, no_wrap=title in ("name", "stage"), overflow="fold")
+    for gate, on in gates:
+        words = (
+            gate.name,
+            gate.stage.value,
+            _switch(gate.default),
+            _switch(on),
+            ", ".join(gate.requires),
+            gate.about,
+        )
+        table.add_row(*(Text(word) for word in words), style=None if on == gate.default else "bold")
+    with console.capture() as captured:
+        console.print(table)
+    for line in captured.get().splitlines():
+        click.echo(line.rstrip())
+
+
+def stacked(gates: GateSet, width: int) -> Iterator[str]:
+    """The gates for a narrow screen: how each stands, and below it what it is."""
+    for gate, on in gates:
+        changed = "" if on == gate.default else f", {_switch(gate.default)} by default"
+        yield f"{gate.name} ({gate.stage.value}): {_switch(on)}{changed}"
+        needs = f"; requires {', '.join(gate.requires)}" if gate.requires else ""
+        yield textwrap.fill(gate.about + needs, width, initial_indent="  ", subsequent_indent="  ")
+
+
+def _switch(on: bool) -> str:
+    return "on" if on else "off"

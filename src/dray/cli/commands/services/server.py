@@ -1,0 +1,53 @@
+"""`dray server`: an API server in this terminal, and copies of what it keeps."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from dray.cli.commands.services import server_credentials
+from dray.cli.commands.services.server_backup import backup, restore
+from dray.cli.commands.services.service_options import chosen_server, log_options, run, serving_options
+from dray.cli.input.options import gates_option
+
+if TYPE_CHECKING:
+    from dray.cluster.services.api_server import Started
+
+
+@click.group(
+    invoke_without_command=True,
+    short_help="Serve the Kubernetes API for devices",
+    epilog="`dray server backup` and `dray server restore` copy what the server keeps.",
+)
+@serving_options
+@log_options
+@gates_option
+@click.pass_context
+def command(context: click.Context, /, **chosen: Any) -> int:
+    """Serve the Kubernetes API: devices, claims, pods and everything around them.
+
+    Speaks to kubectl and every Kubernetes client over TLS. Writes a kubeconfig for an administrator into the
+    data directory and prints how to use it. Ctrl-C stops it; everything acknowledged is kept.
+    """
+    if context.invoked_subcommand is not None:
+        return 0
+    from dray.cluster.services.api_server import serve
+
+    run(serve(chosen_server(chosen), _tell))
+    click.echo("stopped", err=True)
+    return 0
+
+
+command.add_command(backup)
+command.add_command(restore)
+
+
+def _tell(started: Started) -> None:
+    click.echo(f"serving {started.url} from {started.store}", err=True)
+    click.echo("use it with:", err=True)
+    click.echo(f"  export KUBECONFIG={started.kubeconfig.resolve()}")
+    click.echo("  kubectl get resourceslices", err=True)
+
+
+command.add_command(server_credentials.command, "credentials")

@@ -1,0 +1,64 @@
+"""`dray server credentials`: a kubeconfig for a person, a node or a driver."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from dray.errors import InputError
+
+
+@click.command(short_help="Write a kubeconfig for somebody")
+@click.argument("user")
+@click.option(
+    "--group", "groups", multiple=True, metavar="NAME", help="A group of the user; may be given again."
+)
+@click.option(
+    "--data-dir",
+    type=click.Path(path_type=Path, file_okay=False),
+    default="dray-data",
+    show_default=True,
+    help="Where the server keeps its keys.",
+)
+@click.option(
+    "--server", "url", default="", metavar="URL", help="The server's address; as the server wrote it itself."
+)
+@click.option(
+    "--days",
+    type=click.IntRange(1, 3650),
+    default=365,
+    show_default=True,
+    help="How long the certificate is good.",
+)
+def command(user: str, groups: tuple[str, ...], data_dir: Path, url: str, days: int) -> int:
+    """Print a kubeconfig with a fresh certificate for USER.
+
+    The certificate is made with the keys in the data directory and is not kept: whoever has the kubeconfig is
+    USER until it ends. What USER may do is said by roles, except for nodes, which are users
+    `system:node:NAME` of the group `system:nodes`.
+    """
+    from dray.manifests.writer import yaml_block
+    from dray.server.auth.authn.certificates import Certificates
+    from dray.server.auth.authn.kubeconfig import kubeconfig
+
+    keys = data_dir / "keys"
+    if not (keys / "ca.crt").exists():
+        raise InputError(f"there are no keys in `{keys}`; name the directory of a server with --data-dir")
+    certificates = Certificates.of_clients(keys)
+    made = certificates.client_certificate(user, groups, days)
+    document = kubeconfig(url or _written_address(data_dir), certificates.ca_pem, made, user=user)
+    click.echo(yaml_block(document), nl=False)
+    return 0
+
+
+def _written_address(data_dir: Path) -> str:
+    """The address in the administrator's kubeconfig."""
+    import yaml
+
+    path = data_dir / "admin.kubeconfig"
+    try:
+        address: str = yaml.safe_load(path.read_text("utf-8"))["clusters"][0]["cluster"]["server"]
+    except (OSError, yaml.YAMLError, KeyError, IndexError, TypeError):
+        raise InputError(f"`{path}` does not say where the server is; say so with --server") from None
+    return address

@@ -1,0 +1,165 @@
+"""How commands that stay are started: the options they share, their log, their event loop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from dray.cluster.services.api_server import ServerOptions
+    from dray.telemetry.logs import Log
+
+F = TypeVar("F", bound=Callable[..., Any])
+DATA_DIR = "dray-data"
+
+_DIRECTORY = click.Path(path_type=Path, file_okay=False)
+
+_SERVING = (
+    click.option(
+        "--data-dir",
+        type=_DIRECTORY,
+        default=DATA_DIR,
+        show_default=True,
+        help="Where the store, the keys and the kubeconfig are.",
+    ),
+    click.option(
+        "--store",
+        default="",
+        metavar="ADDRESS",
+        help="Keep objects elsewhere: `etcd://HOST:PORT[,...]/PREFIX`, a file, or `memory:`.",
+    ),
+    click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on."),
+    click.option(
+        "--port",
+        type=click.IntRange(0, 65535),
+        default=6443,
+        show_default=True,
+        help="The port to listen on; 0 takes any that is free.",
+    ),
+    click.option(
+        "--name",
+        "names",
+        multiple=True,
+        metavar="NAME",
+        help="Another host name or address by which clients reach the server.",
+    ),
+    click.option(
+        "--keys",
+        type=_DIRECTORY,
+        help="The directory of keys, for servers that share a store; otherwise inside --data-dir.",
+    ),
+    click.option(
+        "--token-file",
+        "tokens",
+        type=click.Path(path_type=Path, dir_okay=False),
+        help="Static tokens: lines of `token,user,uid,groups`.",
+    ),
+    click.option(
+        "--anonymous", is_flag=True, help="Let requests without credentials in, as `system:anonymous`."
+    ),
+    click.option(
+        "--limit",
+        "limits",
+        multiple=True,
+        metavar="NAME=VALUE",
+        help="Set a limit, for example `max-watches=2000`; docs/reference/server-limits.md has them all.",
+    ),
+    click.option(
+        "--webhook-service",
+        "webhook_services",
+        multiple=True,
+        metavar="NAMESPACE/NAME=HOST:PORT",
+        help="Where the service of an admission webhook answers: there is no cluster network to find it in.",
+    ),
+)
+
+_LOG_FORMAT = click.option(
+    "--log-format",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="Lines for people or for machines.",
+)
+
+
+def _log_level(usual: str) -> Callable[[F], F]:
+    return click.option(
+        "--log-level",
+        type=click.Choice(["debug", "info", "warning", "error"]),
+        default=usual,
+        show_default=True,
+        help="How much is told; `debug` has a line for every request.",
+    )
+
+
+def with_options(command: F, options: Sequence[Callable[[F], F]]) -> F:
+    """A command with some options, shown in their order."""
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def serving_options(command: F) -> F:
+    """Where an API server keeps things and how it is reached."""
+    return with_options(command, _SERVING)
+
+
+def log_options(command: F) -> F:
+    """`--log-level` and `--log-format`."""
+    return with_options(command, (_log_level("info"), _LOG_FORMAT))
+
+
+def quiet_log_options(command: F) -> F:
+    """The same for a command that has other things to tell: only warnings unless asked."""
+    return with_options(command, (_log_level("warning"), _LOG_FORMAT))
+
+
+def chosen_log(chosen: dict[str, Any]) -> Log:
+    """The log that was chosen, on standard error; takes its options out of the choices."""
+    from dray.clock import SystemClock
+    from dray.telemetry.logs import Level, Log, adopt, to_descriptor
+
+    level, form = chosen.pop("log_level"), chosen.pop("log_format")
+    log = Log(to_descriptor(2), SystemClock(), level=Level[level.upper()], json=form == "json")
+    adopt(log, "uvicorn", "uvicorn.error", "asyncio")
+    return log
+
+
+def chosen_server(chosen: dict[str, Any]) -> ServerOptions:
+    """The server that was chosen, with its gates and its log."""
+    from dray.cluster.services.api_server import ServerOptions
+    from dray.server.admission.webhooks.service_addresses import parsed as addresses
+    from dray.server.http.limits import parsed
+
+    log = chosen_log(chosen)
+    directory, limits = chosen.pop("data_dir"), parsed(chosen.pop("limits"))
+    services = addresses(chosen.pop("webhook_services", ()))
+    return ServerOptions(directory, log=log, limits=limits, webhook_services=services, **chosen)
+
+
+def run(work: Coroutine[Any, Any, None]) -> None:
+    """Run a service in this thread, with the fastest event loop there is."""
+    import asyncio
+
+    try:
+        import uvloop
+    except ImportError:  # an optional speed-up
+        factory: Any = None
+    else:
+        factory = uvloop.new_event_loop
+    try:
+        with asyncio.Runner(loop_factory=factory) as runner:
+            runner.run(work)
+    except BaseExceptionGroup as several:
+        raise _first(several) from None
+
+
+def _first(several: BaseExceptionGroup[BaseException]) -> BaseException:
+    """What went wrong, out of the groups that task groups wrap it in."""
+    found: BaseException = several
+    while isinstance(found, BaseExceptionGroup):
+        found = found.exceptions[0]
+    return found

@@ -1,0 +1,131 @@
+"""`dray up`: a whole cluster in this terminal."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from dray.cli.commands.services.service_options import (
+    chosen_server,
+    quiet_log_options,
+    run,
+    serving_options,
+    with_options,
+)
+from dray.cli.input.options import gates_option, search_timeout_option
+from dray.cli.output.text import flat
+
+if TYPE_CHECKING:
+    from dray.cluster.local.cluster import Up, UpOptions
+    from dray.gates import GateSet
+
+_COMPONENTS = ("server", "scheduler", "controller", "node")
+
+_GATES = tuple(
+    click.option(
+        f"--{component}-feature-gates",
+        default="",
+        metavar="A=true,B=false",
+        help=f"Switch feature gates of the {component} alone, over --feature-gates.",
+    )
+    for component in _COMPONENTS
+)
+
+
+@click.command("up", short_help="Run a whole cluster in this terminal")
+@click.option(
+    "--nodes",
+    type=click.IntRange(0, 64),
+    default=3,
+    show_default=True,
+    help="So many nodes with an agent and example drivers; their containers are processes of this computer.",
+)
+@click.option(
+    "--simulated",
+    type=click.IntRange(0, 10_000),
+    default=0,
+    show_default=True,
+    metavar="COUNT",
+    help="So many more nodes of which all is pretended, containers and devices, to try large clusters.",
+)
+@click.option(
+    "--runtime",
+    type=click.Choice(["process", "oci", "fake"]),
+    default="process",
+    show_default=True,
+    help="What runs containers on nodes: as processes, by runc or crun, or not at all.",
+)
+@click.option(
+    "--rootfs",
+    type=click.Path(path_type=Path, file_okay=False, exists=True),
+    help="The files that containers of the `oci` runtime see.",
+)
+@click.option(
+    "--config",
+    "profile",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="The profile of the scheduler: its plugins and what each weighs.",
+)
+@search_timeout_option
+@serving_options
+@quiet_log_options
+@gates_option
+@lambda command: with_options(command, _GATES)
+def command(**chosen: Any) -> int:
+    """Run store, API server, scheduler, controllers and nodes in one process.
+
+    Pods find their nodes, claims get their devices, drivers prepare them, and containers run: as processes of
+    this computer, whatever their image is, so they need a command. What becomes of pods is told line by line.
+    Everything is kept in the data directory, and is there again after the next start. Ctrl-C stops it.
+    """
+    from dray.cluster.local.cluster import up
+
+    run(up(_options(chosen), _tell, lambda line: click.echo(flat(line), err=True)))
+    click.echo("stopped", err=True)
+    return 0
+
+
+def _options(chosen: dict[str, Any]) -> UpOptions:
+    from dray.cluster.local.cluster import UpOptions
+    from dray.cluster.services.components import Component, profile_in
+    from dray.gates import GateSet
+
+    every: GateSet = chosen.pop("gates")
+    gates = {name: GateSet.parse(chosen.pop(f"{name}_feature_gates"), every) for name in _COMPONENTS}
+    nodes = {name: chosen.pop(name) for name in ("nodes", "simulated", "runtime", "rootfs")}
+    file, search_seconds = chosen.pop("profile"), chosen.pop("search_timeout")
+    server = chosen_server({**chosen, "gates": gates["server"]})
+    # Only processes that share a store have somebody to agree with on who leads.
+    elect = server.store.startswith("etcd:")
+    scheduler = Component(gates["scheduler"], elect, log=server.log, search_seconds=search_seconds)
+    return UpOptions(
+        server,
+        replace(scheduler, profile=profile_in(file)),
+        Component(gates["controller"], elect, log=server.log, upkeep=True),
+        gates=gates["node"],
+        **nodes,
+    )
+
+
+def _tell(cluster: Up) -> None:
+    server = cluster.server
+    say = click.echo
+    say(f"serving {server.url} from {server.store}", err=True)
+    say("running: server, scheduler, controllers" + _late(cluster), err=True)
+    chosen = cluster.options
+    if chosen.nodes:
+        say(f"nodes: {chosen.nodes}, each with the drivers gpu.example.com and nic.example.com", err=True)
+    if chosen.simulated:
+        say(f"simulated nodes: {chosen.simulated}", err=True)
+    say("use it with:", err=True)
+    say(f"  export KUBECONFIG={server.kubeconfig.resolve()}")
+    say("  kubectl get nodes,deviceclasses,resourceslices", err=True)
+    say("  kubectl dray status", err=True)
+    say("  kubectl dray explain pod/NAME", err=True)
+
+
+def _late(cluster: Up) -> str:
+    return f"; not ready yet: {', '.join(cluster.late)}" if cluster.late else ""

@@ -1,0 +1,129 @@
+"""Objects of one kind as an informer last saw them, with indexes and listeners.
+
+Rules for this file: nothing here waits. Listeners are called in the order of the changes, after the shelf
+shows them; an exception of theirs is not caught.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable
+from dataclasses import dataclass
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from dray.client.object_refs import Key
+
+T = TypeVar("T")
+
+
+class Seen(NamedTuple):
+    """An object with what tells it from others and from its own past."""
+
+    object: Any
+    version: int
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class Listener(Generic[T]):
+    """Who wants to know. What was not given is not called."""
+
+    added: Callable[[T], None] | None = None
+    updated: Callable[[T, T], None] | None = None
+    deleted: Callable[[T], None] | None = None
+
+
+class Index:
+    """Objects by something about them."""
+
+    def __init__(self, values_of: Callable[[Any], Iterable[Hashable]]) -> None:
+        self._values_of = values_of
+        self._found: dict[Hashable, dict[Key, Any]] = {}
+
+    def replace(self, key: Key, old: Any | None, new: Any | None) -> None:
+        now = tuple(self._values_of(new)) if new is not None else ()
+        for value in self._values_of(old) if old is not None else ():
+            there = None if value in now else self._found.get(value)
+            if there is not None:  # the same value may have been given twice
+                there.pop(key, None)
+                if not there:
+                    del self._found[value]
+        for value in now:
+            self._found.setdefault(value, {})[key] = new
+
+    def at(self, value: Hashable) -> list[Any]:
+        return list(self._found.get(value, {}).values())
+
+
+class Shelf(Generic[T]):
+    """The objects there are."""
+
+    def __init__(self) -> None:
+        self.seen: dict[Key, Seen] = {}
+        self._indexes: dict[str, Index] = {}
+        self._listeners: list[Listener[T]] = []
+
+    def add_index(self, name: str, values_of: Callable[[T], Iterable[Hashable]]) -> None:
+        """Keep an index from now on."""
+        if name in self._indexes:
+            raise ValueError(f"there is an index `{name}` already")
+        index = self._indexes[name] = Index(values_of)
+        for key, seen in self.seen.items():
+            index.replace(key, None, seen.object)
+
+    def by_index(self, name: str, value: Hashable) -> list[T]:
+        """The objects for which the index named gave this value."""
+        try:
+            return self._indexes[name].at(value)
+        except KeyError:
+            known = ", ".join(f"`{known}`" for known in self._indexes) or "none"
+            raise KeyError(f"there is no index `{name}`; there are: {known}") from None
+
+    def listen(self, listener: Listener[T]) -> Callable[[], None]:
+        """Tell of everything there is, and of every change; the result ends it."""
+        self._listeners = [*self._listeners, listener]
+        if listener.added is not None:
+            for seen in list(self.seen.values()):
+                listener.added(seen.object)
+
+        def stop() -> None:
+            self._listeners = [known for known in self._listeners if known is not listener]
+
+        return stop
+
+    def put(self, key: Key, new: Seen) -> None:
+        """An object appeared or changed. Under a name that was given again it is another object."""
+        old = self.seen.get(key)
+        if old is not None and old.uid != new.uid:
+            self.remove(key)
+            old = None
+        self.seen[key] = new
+        before = None if old is None else old.object
+        if self._indexes:
+            for index in self._indexes.values():
+                index.replace(key, before, new.object)
+        for listener in self._listeners:
+            if before is None:
+                if listener.added is not None:
+                    listener.added(new.object)
+            elif listener.updated is not None:
+                listener.updated(before, new.object)
+
+    def remove(self, key: Key) -> None:
+        """An object is gone."""
+        old = self.seen.pop(key, None)
+        if old is None:
+            return
+        for index in self._indexes.values():
+            index.replace(key, old.object, None)
+        for listener in self._listeners:
+            if listener.deleted is not None:
+                listener.deleted(old.object)
+
+    def replace(self, now: dict[Key, Seen]) -> None:
+        """This is everything there is: tell what went, what came and what changed."""
+        for key in [key for key in self.seen if key not in now]:
+            self.remove(key)
+        for key, new in now.items():
+            old = self.seen.get(key)
+            if old is None or old.version != new.version or old.uid != new.uid:
+                self.put(key, new)

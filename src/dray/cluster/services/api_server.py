@@ -1,0 +1,171 @@
+"""The API server as a process: a store, keys, a socket, and the server between them.
+
+Theory of operation: everything that can be wrong with the choices is found before anything is served, in the
+order in which people would fix it: directory, store, address. The kubeconfig is written when the server
+answers, so that whoever waits for the file may use it at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from dray.api.strategies.gated_fields import Gatekeeper
+from dray.cluster.services.process_setup import spare_the_lasting, stopped_by_signals
+from dray.errors import InputError
+from dray.gates import GateSet
+from dray.manifests.writer import yaml_block
+from dray.server.admission.webhooks.service_addresses import Addresses
+from dray.server.app import ApiServer, Choices
+from dray.server.auth.authn.certificates import Certificates
+from dray.server.auth.authn.kubeconfig import kubeconfig
+from dray.server.auth.authn.secret_files import write_private
+from dray.server.http.application import App
+from dray.server.http.limits import Limits
+from dray.server.http.listener import Httpd, listen
+from dray.server.http.requests import MASTERS
+from dray.server.observability.metrics import CONNECTIONS
+from dray.store import Store, open_store
+from dray.telemetry.logs import Log, silent
+from dray.telemetry.metrics import Metrics
+
+STORE_FILE: Final = "store.db"
+KEYS: Final = "keys"
+AUDIT: Final = "audit.log"
+KUBECONFIG: Final = "admin.kubeconfig"
+ADMIN: Final = "dray-admin"
+_DAY_SECONDS: Final = 86_400
+LOOPBACK: Final = "127.0.0.1"
+
+
+@dataclass(frozen=True)
+class ServerOptions:
+    """What somebody who starts a server chooses."""
+
+    directory: Path
+    store: str = ""
+    """An address; a file in the directory when empty."""
+    host: str = LOOPBACK
+    port: int = 6443
+    keys: Path | None = None
+    """The directory of keys, when servers on one store share it; otherwise inside the directory."""
+    names: tuple[str, ...] = ()
+    """More names and addresses clients use for this server."""
+    gates: GateSet = field(default_factory=GateSet.default)
+    tokens: Path | None = None
+    anonymous: bool = False
+    ledger: bool = True
+    limits: Limits = field(default_factory=Limits)
+    log: Log = field(default_factory=silent)
+    webhook_services: Addresses = field(default_factory=dict)
+    """Where services are behind which admission webhooks answer."""
+
+
+@dataclass(frozen=True)
+class Started:
+    """Where a running server is."""
+
+    url: str
+    kubeconfig: Path
+    store: str
+    app: App
+    metrics: Metrics
+    authority: bytes
+    """The certificate of whoever signs those of this server and its clients."""
+
+
+@asynccontextmanager
+async def serving(options: ServerOptions) -> AsyncIterator[Started]:
+    """A server that answers at its address while the block lasts."""
+    prepare_directory(options.directory)
+    address = options.store or str(options.directory / STORE_FILE)
+    async with await open_store(address) as store:
+        with listen(options.host, options.port) as sock:
+            async with _answering(options, store, sock) as (url, path, server, app, ca):
+                yield Started(url, path, address, app, server.metrics, ca)
+
+
+@asynccontextmanager
+async def _answering(
+    options: ServerOptions, store: Store, sock: socket.socket
+) -> AsyncIterator[tuple[str, Path, ApiServer, App, bytes]]:
+    host, port = sock.getsockname()[:2]
+    names = tuple(name for name in (*options.names, host) if name not in ("0.0.0.0", "::"))
+    keys = options.keys or options.directory / KEYS
+    certificates = Certificates.open(keys, names)
+    url = f"https://{_reachable(host)}:{port}"
+    choices = Choices(
+        Gatekeeper(options.gates),
+        keys,
+        options.directory / AUDIT,
+        options.log,
+        url,
+        certificates.ca_pem.decode(),
+        options.tokens,
+        options.anonymous,
+        options.ledger,
+        options.limits,
+        webhook_services=options.webhook_services,
+    )
+    server = ApiServer(store, choices)
+    async with server.running() as app:
+        tls = certificates.server_context()
+        httpd = Httpd(app, sock, tls, options.limits, server.refused)
+        server.metrics.ask(CONNECTIONS, lambda: [((), httpd.connections)])
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(httpd.run_until_stopped())
+            renewing = tasks.create_task(_renew(certificates, tls))
+            try:
+                path = options.directory / KUBECONFIG
+                _write_kubeconfig(path, url, certificates)
+                yield url, path, server, app, certificates.ca_pem
+            finally:
+                renewing.cancel()
+                server.end_watches()
+                httpd.stop()
+
+
+async def _renew(certificates: Certificates, tls: ssl.SSLContext) -> None:
+    """Look every day whether the server's certificate nears its end."""
+    while True:
+        await asyncio.sleep(_DAY_SECONDS)
+        await asyncio.to_thread(certificates.refresh, tls)
+
+
+async def serve(options: ServerOptions, started: Callable[[Started], None]) -> None:
+    """Serve until somebody interrupts."""
+    stop = stopped_by_signals()
+    async with serving(options) as running:
+        spare_the_lasting()
+        started(running)
+        await stop.wait()
+
+
+def prepare_directory(directory: Path) -> None:
+    """Make the directory of a server's data; what is in the way is told in a line."""
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as refused:
+        raise InputError(
+            f"cannot use `{directory}` as data directory: {(refused.strerror or str(refused)).lower()}; "
+            "choose another with --data-dir"
+        ) from None
+
+
+def _reachable(host: str) -> str:
+    """The host part of a URL at which a client on this machine reaches the server."""
+    if host in ("0.0.0.0", "::"):
+        return LOOPBACK
+    return f"[{host}]" if ":" in host else host
+
+
+def _write_kubeconfig(path: Path, url: str, certificates: Certificates) -> None:
+    admin = certificates.client_certificate(ADMIN, (MASTERS,))
+    document = kubeconfig(url, certificates.ca_pem, admin)
+    write_private(path, yaml_block(document).encode())

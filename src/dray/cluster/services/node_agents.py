@@ -1,0 +1,124 @@
+"""Node agents from what people choose: for a process of their own, and many for `dray up`.
+
+Gates end here: an agent is told whether it looks after claims, and knows no gate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from dray.client.client import Client
+from dray.errors import InputError
+from dray.gates import GateSet
+from dray.node.agent import Agent, NodeChoices
+from dray.node.containers.cdi import DIRECTORIES
+from dray.node.containers.runtime.base import Runtime
+from dray.node.plugins.registry import Doorway
+from dray.node.status.node_registration import Facts
+from dray.telemetry.logs import Log, silent
+
+PORT: Final = 10250
+_DRA: Final = "DynamicResourceAllocation"
+
+
+@dataclass(frozen=True)
+class NodeOptions:
+    """What somebody who starts an agent chooses."""
+
+    name: str
+    root: Path
+    registry: Path | None = None
+    """Where drivers register; inside the root otherwise."""
+    plugins: Path | None = None
+    """Where the sockets of drivers must be; anywhere otherwise."""
+    cdi: tuple[Path, ...] = DIRECTORIES
+    runtime: str = "process"
+    rootfs: Path | None = None
+    """What containers of the `oci` runtime see as their files."""
+    program: str = ""
+    """The program behind the `oci` runtime; the first one found otherwise."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    capacity: Mapping[str, str] = field(default_factory=dict)
+    max_pods: int = 110
+    address: str = "127.0.0.1"
+    listen: str = ""
+    port: int | None = PORT
+    authority: bytes = field(default=b"", repr=False)
+    static_pods: Path | None = None
+    stop_pods: bool = False
+    gates: GateSet = field(default_factory=GateSet.default)
+    log: Log = field(default_factory=silent)
+
+
+def agent(client: Client, options: NodeOptions) -> Agent:
+    """The agent of a node."""
+    root = options.root.resolve()
+    registry = options.registry or root / "plugins_registry"
+    endpoints = () if options.plugins is None else (options.plugins.resolve(), registry.resolve())
+    return Agent(
+        client,
+        NodeChoices(
+            Facts(
+                options.name,
+                address=options.address,
+                runtime=options.runtime,
+                labels=options.labels,
+                capacity=options.capacity,
+                max_pods=options.max_pods,
+            ),
+            root,
+            runtime_of(options),
+            Doorway(registry.resolve(), endpoints),
+            cdi=tuple(path.resolve() for path in options.cdi),
+            port=options.port,
+            listen=options.listen,
+            authority=options.authority,
+            claims=minds_claims(options.gates),
+            static_pods=options.static_pods,
+            stop_pods=options.stop_pods,
+            log=options.log,
+        ),
+    )
+
+
+def minds_claims(gates: GateSet) -> bool:
+    """Whether an agent with these gates looks after claims."""
+    return gates.enabled(_DRA)
+
+
+def runtime_of(options: NodeOptions) -> Runtime:
+    """What runs the containers."""
+    make = _RUNTIMES.get(options.runtime)
+    if make is None:
+        raise InputError(f"there is no runtime `{options.runtime}`; those are {', '.join(_RUNTIMES)}")
+    return make(options)
+
+
+def _process(options: NodeOptions) -> Runtime:
+    from dray.node.containers.runtime.process import ProcessRuntime
+
+    return ProcessRuntime(options.root.resolve() / "containers")
+
+
+def _fake(options: NodeOptions) -> Runtime:
+    from dray.node.containers.runtime.fake import FakeRuntime
+
+    return FakeRuntime()
+
+
+def _oci(options: NodeOptions) -> Runtime:
+    from dray.node.containers.runtime.oci import OciRuntime, find_runtime
+
+    if options.rootfs is None:
+        raise InputError("the `oci` runtime needs the files that containers see: give them with --rootfs")
+    return OciRuntime(options.root.resolve() / "containers", options.rootfs, find_runtime(options.program))
+
+
+_RUNTIMES: Mapping[str, Callable[[NodeOptions], Runtime]] = {
+    "process": _process,
+    "oci": _oci,
+    "fake": _fake,
+}

@@ -1,0 +1,119 @@
+"""Asking the author of a classic controller: what a claim needs in his own terms, and his methods timed.
+
+Rules for this file: whatever an author raises comes out as `AuthorFailed`, so that a mistake in a driver is
+told beside the claim it happened with and never ends the controller.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Collection, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final
+
+import msgspec
+
+from dray.api.classic import ClassicClaim, ResourceClass
+from dray.api.classic.resource_claim import IMMEDIATE
+from dray.api.json_text import read_json
+from dray.clock import Clock
+from dray.driver.async_driver import THREAD, contained
+from dray.driver.base import Parameters
+from dray.driver.classic.controller import Allocated, ClassicController, Need, Unavailable
+from dray.driver.parameters import BadParameters, decode
+from dray.telemetry import metrics as numbers
+from dray.telemetry.metrics import Measure, Metrics, Sort
+
+CALLS: Final = "dray_driver_classic_calls_total"
+CALL_SECONDS: Final = "dray_driver_classic_call_seconds"
+
+MEASURES: Final = numbers.table(
+    Measure(
+        CALLS,
+        Sort.COUNTER,
+        "Calls of the author's methods, by which one and how it ended (ok, unavailable, error)",
+        ("driver", "method", "result"),
+    ),
+    Measure(
+        CALL_SECONDS,
+        Sort.HISTOGRAM,
+        "Time the author's methods took",
+        ("driver", "method"),
+        (0.001, 0.01, 0.1, 1.0, 10.0, 60.0),
+    ),
+)
+
+
+_ANSWERS: Final[Mapping[str, tuple[tuple[type, ...], str]]] = {
+    "allocate": ((Allocated, Unavailable), "`Allocated` or `Unavailable`"),
+    "unsuitable_nodes": ((Collection,), "a collection of names"),
+}
+"""What a method must answer."""
+
+
+class AuthorFailed(Exception):  # noqa: N818 - what is the case
+    """A method of the author raised."""
+
+    def __init__(self, method: str, cause: Exception) -> None:
+        super().__init__(f"{method} failed: {type(cause).__name__}: {cause}")
+        self.method = method
+
+
+class Asking:
+    """The methods of one controller, as coroutines."""
+
+    def __init__(self, controller: ClassicController, clock: Clock, metrics: Metrics) -> None:
+        self._controller, self._clock, self._metrics = controller, clock, metrics
+        self._threads = ThreadPoolExecutor(1, thread_name_prefix=f"{THREAD}{controller.name}")
+
+    def need(self, claim: ClassicClaim, made_of: ResourceClass | None) -> Need | str:
+        """What a claim asks for; in words what is wrong with it."""
+        name = claim.spec.resource_class_name
+        if made_of is None:
+            return f"resource class `{name}` does not exist"
+        try:
+            place = f"resource class `{name}`: parameters"
+            of_class = _read(self._controller.class_parameters, made_of.parameters, place)
+            of_claim = _read(self._controller.parameters, claim.spec.parameters, "spec.parameters")
+        except BadParameters as wrong:
+            return str(wrong)
+        metadata, immediate = claim.metadata, claim.spec.allocation_mode == IMMEDIATE
+        return Need(metadata.namespace, metadata.name, metadata.uid, name, of_class, of_claim, immediate)
+
+    async def call(self, method: str, *arguments: Any) -> Any:
+        """What a method answers."""
+        begun, result = self._clock.monotonic(), "error"
+        call = getattr(self._controller, method)
+        try:
+            if inspect.iscoroutinefunction(call):
+                answer = await call(*arguments)
+            else:
+                loop = asyncio.get_running_loop()
+                answer = await loop.run_in_executor(self._threads, contained, call, *arguments)
+                if inspect.isawaitable(answer):
+                    answer = await answer
+            _judge(method, answer)
+            result = "unavailable" if isinstance(answer, Unavailable) else "ok"
+            return answer
+        except Exception as failed:
+            raise AuthorFailed(method, failed) from failed
+        finally:
+            self._metrics.count(CALLS, self._controller.name, method, result)
+            self._metrics.observe(
+                CALL_SECONDS, self._clock.monotonic() - begun, self._controller.name, method
+            )
+
+
+def _judge(method: str, answer: Any) -> None:
+    kinds, expected = _ANSWERS.get(method, ((object,), ""))
+    if not isinstance(answer, kinds) or (expected and isinstance(answer, str)):
+        raise TypeError(f"it must return {expected}, not `{answer!r}`")
+
+
+def _read(schema: Parameters, raw: msgspec.Raw, place: str) -> Any:
+    """Parameters by their schema; a plain document without one."""
+    written = bytes(raw)
+    if schema is not None:
+        return decode(schema, written or b"{}", place)
+    return read_json(written) if written else None

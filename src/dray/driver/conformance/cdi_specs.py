@@ -1,0 +1,87 @@
+"""The CDI files of a directory, as somebody sees them who did not write them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from pathlib import Path
+
+import yaml
+
+from dray.driver.conformance.results import Wrong
+from dray.wire import cdi
+
+
+def well_named(names: Iterable[str]) -> None:
+    """`Wrong` when a name is not one of a CDI device."""
+    for name in names:
+        try:
+            cdi.qualified(name)
+        except ValueError as wrong:
+            raise Wrong(str(wrong)) from None
+
+
+def holding(directory: Path, names: Collection[str]) -> dict[str, list[Path]]:
+    """The files in which each of some devices is described; `Wrong` for a file of these that is no spec."""
+    found: dict[str, list[Path]] = {name: [] for name in names}
+    kinds = {cdi.qualified(name).kind for name in names}
+    for path in sorted(directory.iterdir() if directory.is_dir() else ()):
+        if path.suffix not in (".json", ".yaml") or path.name.startswith("."):
+            continue
+        for name in _described(path, kinds):
+            if name in found:
+                found[name].append(path)
+    return found
+
+
+def _described(path: Path, kinds: Collection[str]) -> list[str]:
+    """The devices of a file of one of these kinds; what others keep in the directory does not concern us."""
+    try:
+        content = path.read_bytes()
+        document = yaml.safe_load(content)
+    except (OSError, yaml.YAMLError, UnicodeDecodeError):
+        return []
+    kind = document.get("kind") if isinstance(document, dict) else None
+    if kind not in kinds:
+        return []
+    try:
+        spec = cdi.read_spec(content) if path.suffix == ".json" else cdi.read_spec(_as_json(document))
+    except cdi.BadSpec as bad:
+        raise Wrong(f"no runtime would take `{path.name}`: {bad}") from None
+    return [str(cdi.Qualified(spec.kind, device.name)) for device in spec.devices]
+
+
+def described(directory: Path) -> frozenset[str]:
+    """Every device that is described in the directory now, by files that can be read."""
+    names: set[str] = set()
+    for path in directory.glob("*.json") if directory.is_dir() else ():
+        try:
+            spec = cdi.read_spec(path.read_bytes())
+        except (OSError, cdi.BadSpec):
+            continue
+        names.update(str(cdi.Qualified(spec.kind, device.name)) for device in spec.devices)
+    return frozenset(names)
+
+
+def _as_json(document: object) -> bytes:
+    import msgspec
+
+    return msgspec.json.encode(document)
+
+
+def all_there(directory: Path, names: Collection[str]) -> list[Path]:
+    """The files of some devices; `Wrong` unless each is described exactly once."""
+    files = holding(directory, names)
+    for name, paths in files.items():
+        if not paths:
+            raise Wrong(f"`{name}` is described in no file of `{directory}`")
+        if len(paths) > 1:
+            shown = " and ".join(f"`{path.name}`" for path in paths)
+            raise Wrong(f"`{name}` is described twice, in {shown}: no container can have it")
+    return sorted({path for paths in files.values() for path in paths})
+
+
+def none_left(directory: Path, names: Collection[str]) -> None:
+    """`Wrong` when one of some devices is still described."""
+    for name, paths in holding(directory, names).items():
+        if paths:
+            raise Wrong(f"`{name}` is still described in `{paths[0].name}`")

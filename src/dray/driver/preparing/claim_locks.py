@@ -1,0 +1,89 @@
+"""One at a time per claim: in this process, and in any other of the same driver on the node.
+
+Theory of operation: during a rolling update two processes of a driver share a node and its book. One may
+still be busy with a claim when the agent asks the other about the same claim; without turns it could write
+"prepared" after the other has given the claim back. A turn is a lock on a file that is there only while
+somebody works, and the system takes it from a process that ends. Whoever gets the lock of a file that was
+removed meanwhile tries again.
+
+Rules for this file: it knows nothing of claims but their uids.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Final
+from weakref import WeakValueDictionary
+
+from dray.driver.preparing.cdi_files import safe_name
+from dray.wire.unix_sockets import claim_directory
+
+LOOK_SECONDS: Final = 0.1
+"""How often to look whether another process has finished."""
+
+
+class Turns:
+    """The turns of one driver, as files in a directory."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        claim_directory(directory)
+
+    @asynccontextmanager
+    async def of(self, uid: str, busy: Callable[[], None]) -> AsyncIterator[None]:
+        """While it is our turn with a claim; `busy` is called when another process has it."""
+        async with self._locks.setdefault(uid, asyncio.Lock()):
+            path = self._directory / f"{safe_name(uid)}.lock"
+            while (held := await asyncio.to_thread(_taken, path)) is None:
+                busy()
+                busy = _silent
+                await asyncio.sleep(LOOK_SECONDS)
+            try:
+                yield
+            finally:
+                # When the process ends, a method of the author may still be at work: so long it is ours.
+                if not _ending():
+                    _given(path, held)
+
+    def tidy(self) -> None:
+        """Remove what processes left that were killed."""
+        for path in self._directory.iterdir():
+            held = _taken(path)
+            if held is not None:
+                _given(path, held)
+
+
+def _ending() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
+def _silent() -> None:
+    return None
+
+
+def _taken(path: Path) -> int | None:
+    """The lock of a file; None when somebody else has it."""
+    while True:
+        descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.fstat(descriptor).st_nlink:
+                return descriptor
+        except BlockingIOError:
+            os.close(descriptor)
+            return None
+        os.close(descriptor)  # its holder removed it while we opened it
+
+
+def _given(path: Path, descriptor: int) -> None:
+    path.unlink(missing_ok=True)
+    # Not only closed: a program that the author started may have it open, too.
+    fcntl.flock(descriptor, fcntl.LOCK_UN)
+    os.close(descriptor)

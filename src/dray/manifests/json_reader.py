@@ -1,0 +1,163 @@
+"""JSON to values, fast; and to trees, when somebody asks for a place.
+
+Theory of operation: most JSON is machine-made and sound, so it is read by the decoder of the standard library
+and its positions are not looked at. Only when something is to be reported is the text walked a second time,
+by a small scanner that knows it is valid JSON and notes where everything stands.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from decimal import Decimal
+from json.decoder import scanstring  # type: ignore[attr-defined]
+from typing import Any
+
+from dray.api.decode_report import MAX_DEPTH
+from dray.manifests.document_tree import DuplicateKey, ListNode, MapNode, Node, step
+from dray.manifests.scalars import exact
+from dray.manifests.source import Source
+
+_SPACE = re.compile(r"[ \t\r\n]*")
+_ATOM = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?|true|false|null")
+
+
+def looks_like_json(text: str) -> bool:
+    """Whether a text starts as JSON objects do."""
+    return text[_skip(text, 0) :][:1] in ("{", "[")
+
+
+def values(source: Source) -> Iterator[tuple[int, Any, bool]]:
+    """Every value of a text of JSON values: where it starts, the value, and whether a map has a key twice.
+
+    Raises `ReadError` where the text stops being JSON.
+    """
+    twice = False
+
+    def noting(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        nonlocal twice
+        made = dict(pairs)
+        twice = twice or len(made) != len(pairs)
+        return made
+
+    decoder = json.JSONDecoder(object_pairs_hook=noting, parse_float=_fraction, parse_constant=_refused)
+    index = _skip(source.text, 0)
+    while index < len(source.text):
+        twice = False
+        try:
+            value, end = decoder.raw_decode(source.text, index)
+        except json.JSONDecodeError as broken:
+            raise source.error(broken.pos, f"not JSON: {broken.msg[:1].lower()}{broken.msg[1:]}") from None
+        except RecursionError:
+            raise source.error(index, _TOO_DEEP) from None
+        except ValueError as broken:  # a number that is none
+            raise source.error(index, f"not JSON: {broken}") from None
+        if _depth(value) > MAX_DEPTH:
+            raise source.error(index, _TOO_DEEP)
+        half = _HALF.search(source.text, index, end)
+        if half and not _is_text(value):
+            raise source.error(half.start(), f"not JSON: `{half[0]}` alone is half a character")
+        yield index, value, twice
+        index = _skip(source.text, end)
+
+
+_HALF = re.compile(r"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
+"""Halves of characters: fine in pairs, which the decoder joins, and no text alone."""
+
+
+def _is_text(value: Any) -> bool:
+    try:
+        json.dumps(value, ensure_ascii=False, default=str).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+_TOO_DEEP = f"nested more than {MAX_DEPTH} levels deep"
+
+
+def _skip(text: str, index: int) -> int:
+    found = _SPACE.match(text, index)
+    assert found is not None
+    return found.end()
+
+
+def _fraction(digits: str) -> int | Decimal:
+    number = exact(digits)
+    if number is None:
+        raise ValueError(f"the number `{digits[:40]}` is too large")
+    return number
+
+
+def _refused(word: str) -> Any:
+    raise ValueError(f"`{word}` is no number that JSON can hold")
+
+
+def _depth(value: Any) -> int:
+    """How deep a value goes, as far as it matters."""
+    level = _containers([value])
+    depth = 0
+    while level and depth <= MAX_DEPTH:
+        depth += 1
+        level = [found for outer in level for found in _containers(outer)]
+    return depth
+
+
+def _containers(outer: Any) -> list[Any]:
+    inner = outer.values() if isinstance(outer, dict) else outer
+    return [item for item in inner if isinstance(item, dict | list)]
+
+
+def tree(source: Source, start: int) -> tuple[Node, tuple[DuplicateKey, ...]]:
+    """The valid JSON value that starts here, with every place in it."""
+    scanner = _Scanner(source)
+    root, _ = scanner.value(start, "")
+    return root, tuple(scanner.duplicates)
+
+
+class _Scanner:
+    """Walks valid JSON and notes places; recursion is bounded because `values` has seen the text."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self.duplicates: list[DuplicateKey] = []
+
+    def value(self, index: int, path: str) -> tuple[Node, int]:
+        text = self._source.text
+        line, column = self._source.position(index)
+        if text[index] == "{":
+            return self._map(MapNode(line, column), index + 1, path)
+        if text[index] == "[":
+            return self._list(ListNode(line, column), index + 1, path)
+        if text[index] == '"':
+            word, end = scanstring(text, index + 1)
+            return Node(line, column, word), end
+        found = _ATOM.match(text, index)
+        assert found is not None
+        return Node(line, column, json.loads(found[0], parse_float=_fraction)), found.end()
+
+    def _map(self, node: MapNode, index: int, path: str) -> tuple[Node, int]:
+        text = self._source.text
+        index = _skip(text, index)
+        while text[index] != "}":
+            index = _skip(text, index + 1 if text[index] == "," else index)
+            key, after = scanstring(text, index + 1)
+            place = self._source.position(index)
+            below = f"{path}{step(key)}".removeprefix(".")
+            child, index = self.value(_skip(text, _skip(text, after) + 1), below)
+            earlier = node.set(key, place, child)
+            if earlier is not None:
+                self.duplicates.append(DuplicateKey(below, key, earlier, place))
+            index = _skip(text, index)
+        return node, index + 1
+
+    def _list(self, node: ListNode, index: int, path: str) -> tuple[Node, int]:
+        text = self._source.text
+        index = _skip(text, index)
+        while text[index] != "]":
+            index = _skip(text, index + 1 if text[index] == "," else index)
+            child, index = self.value(index, f"{path}[{len(node.items)}]")
+            node.append(child)
+            index = _skip(text, index)
+        return node, index + 1

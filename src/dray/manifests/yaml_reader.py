@@ -1,0 +1,354 @@
+"""YAML to trees.
+
+Theory of operation: the parser (libyaml, where PyYAML was built with it) turns text into a flat stream of
+events; this file turns events into `Node`s with a stack of its own, so that hostile nesting meets our limit
+and never the limit of the machine. A map or list is a frame on the stack while it is open. Aliases share
+the node they name, and what they would expand to is counted: a document may not be larger than it looks.
+
+Rules for this file: no tags but those of plain data, no objects, no values that JSON cannot hold.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import yaml
+from yaml.events import (
+    AliasEvent,
+    DocumentEndEvent,
+    DocumentStartEvent,
+    MappingEndEvent,
+    MappingStartEvent,
+    ScalarEvent,
+    SequenceEndEvent,
+    SequenceStartEvent,
+)
+
+from dray.api.decode_report import MAX_DEPTH
+from dray.manifests.document_tree import DuplicateKey, ListNode, MapNode, Node, step
+from dray.manifests.scalars import ENDLESS, Scalar, key_text, meaning
+from dray.manifests.source import START, Position, ReadError, Source
+
+try:
+    from yaml._yaml import CParser as _Parser
+except ImportError:  # PyYAML without libyaml: slower, same events
+    from yaml.parser import Parser
+    from yaml.reader import Reader
+    from yaml.scanner import Scanner
+
+    class _Parser(Reader, Scanner, Parser):  # type: ignore[no-redef]
+        """The parser of PyYAML in Python."""
+
+        def __init__(self, stream: str) -> None:
+            Reader.__init__(self, stream)
+            Scanner.__init__(self)
+            Parser.__init__(self)
+
+
+MAX_ALIASED: Final = 100_000
+"""How many nodes the aliases of one document may stand for."""
+
+_NEVER = re.compile("[\x7f-\x84\x86-\x9f\ufffe\uffff]")
+_CORE = "tag:yaml.org,2002:"
+_MAPS = (None, "!", _CORE + "map")
+_LISTS = (None, "!", _CORE + "seq")
+_MERGE = object()
+
+
+class Tree:
+    """A finished document: its root and the keys that were given twice."""
+
+    __slots__ = ("duplicates", "root")
+
+    def __init__(self, root: Node, duplicates: tuple[DuplicateKey, ...] = ()) -> None:
+        self.root = root
+        self.duplicates = duplicates
+
+
+def trees(source: Source) -> Iterator[Tree]:
+    """Every document of a YAML text that is not empty; raises `ReadError` where the text stops being YAML."""
+    never = _NEVER.search(source.text)
+    if never:
+        raise source.error(never.start(), f"the character U+{ord(never[0]):04X} may not be in YAML")
+    try:
+        parser = _Parser(source.text)
+        while (event := parser.get_event()) is not None:
+            if isinstance(event, DocumentStartEvent):
+                tree = _Builder(source, parser).build()
+                if tree.root.value is not None:
+                    yield tree
+    except yaml.MarkedYAMLError as broken:
+        raise _explained(source, broken) from None
+    except yaml.YAMLError as broken:
+        raise source.error(0, f"not YAML: {' '.join(str(broken).split())}") from None
+
+
+class _Frame:
+    """A map or list that is still open."""
+
+    __slots__ = ("anchor", "key", "merged", "node")
+
+    def __init__(self, node: MapNode | ListNode, anchor: str | None) -> None:
+        self.node = node
+        self.anchor = anchor
+        self.key: tuple[Any, Position] | None = None
+        self.merged: list[Node] = []
+
+
+class _Builder:
+    """Builds one document from the events up to its end."""
+
+    def __init__(self, source: Source, parser: Any) -> None:
+        self._source = source
+        self._parser = parser
+        self._stack: list[_Frame] = []
+        self._anchors: dict[str, Node | None] = {}
+        self._sizes: dict[int, tuple[int, int]] = {}
+        self._aliased = 0
+        self._words: dict[str, Scalar] = {}
+        self._duplicates: list[DuplicateKey] = []
+
+    def build(self) -> Tree:
+        root: Node = Node(1, 1, None)
+        take = self._TAKE
+        while not isinstance(event := self._parser.get_event(), DocumentEndEvent):
+            done = take[type(event)](self, event)
+            if done is not None:
+                root = done
+        return Tree(root, tuple(self._duplicates))
+
+    def _take_scalar(self, event: ScalarEvent) -> Node | None:
+        return self._finished(self._scalar(event), event.anchor)
+
+    def _take_alias(self, event: AliasEvent) -> Node | None:
+        return self._finished(self._alias(event), None)
+
+    def _open_map(self, event: MappingStartEvent) -> None:
+        self._open(MapNode(*self._at(event)), event, _MAPS)
+
+    def _open_list(self, event: SequenceStartEvent) -> None:
+        self._open(ListNode(*self._at(event)), event, _LISTS)
+
+    def _close(self, _event: MappingEndEvent | SequenceEndEvent) -> Node | None:
+        frame = self._stack.pop()
+        if frame.merged and isinstance(frame.node, MapNode):
+            _merge(frame.node, frame.merged)
+        return self._finished(frame.node, frame.anchor)
+
+    _TAKE: Final[Mapping[type, Any]] = {
+        ScalarEvent: _take_scalar,
+        AliasEvent: _take_alias,
+        MappingStartEvent: _open_map,
+        SequenceStartEvent: _open_list,
+        MappingEndEvent: _close,
+        SequenceEndEvent: _close,
+    }
+
+    @staticmethod
+    def _at(event: Any) -> tuple[int, int]:
+        mark = event.start_mark
+        return mark.line + 1, mark.column + 1
+
+    def _open(self, node: MapNode | ListNode, event: Any, tags: tuple[str | None, ...]) -> None:
+        if event.tag not in tags:
+            raise self._source.error(node.position, _foreign_tag(event.tag))
+        if len(self._stack) >= MAX_DEPTH:
+            raise self._source.error(node.position, f"nested more than {MAX_DEPTH} levels deep")
+        if self._stack and isinstance(self._stack[-1].node, MapNode) and self._stack[-1].key is None:
+            raise self._source.error(node.position, "a key must be text, not a list or a map")
+        if event.anchor:
+            self._anchors[event.anchor] = None  # open: an alias to it now would be a circle
+        self._stack.append(_Frame(node, event.anchor))
+
+    def _finished(self, node: Node, anchor: str | None) -> Node | None:
+        """Put a complete node where it belongs; the node itself when it is the root."""
+        if anchor:
+            self._anchors[anchor] = node
+        if not self._stack:
+            return node
+        frame = self._stack[-1]
+        if isinstance(frame.node, ListNode):
+            frame.node.append(node)
+        elif frame.key is None:
+            frame.key = (self._key(node), node.position)
+        else:
+            (key, place), frame.key = frame.key, None
+            self._set(frame, key, place, node)
+        return None
+
+    def _key(self, node: Node) -> Any:
+        if node.value is _MERGE:
+            return _MERGE
+        text = key_text(node.value)
+        if text is None:
+            found = "null" if node.value is None else "a list or a map"
+            raise self._source.error(node.position, f"a key must be text, not {found}")
+        return text
+
+    def _set(self, frame: _Frame, key: Any, place: Position, node: Node) -> None:
+        assert isinstance(frame.node, MapNode)
+        if node.value is _MERGE:
+            node.value = "<<"
+        if key is _MERGE:
+            frame.merged.extend(self._mergeable(node))
+            return
+        earlier = frame.node.set(key, place, node)
+        if earlier is not None:
+            self._duplicates.append(DuplicateKey(self._path(key), key, earlier, place))
+
+    def _mergeable(self, node: Node) -> list[Node]:
+        wanted = node.items if isinstance(node, ListNode) else [node]
+        for item in wanted:
+            if not isinstance(item, MapNode):
+                raise self._source.error(item.position, "`<<` merges maps; expected a map or a list of maps")
+        return list(wanted)
+
+    def _path(self, key: str) -> str:
+        steps = []
+        for frame in self._stack[:-1]:
+            if isinstance(frame.node, ListNode):
+                steps.append(f"[{len(frame.node.items)}]")
+            elif frame.key is not None:
+                steps.append("" if frame.key[0] is _MERGE else step(frame.key[0]))
+        return "".join([*steps, step(key)]).removeprefix(".")
+
+    def _scalar(self, event: ScalarEvent) -> Node:
+        line, column = self._at(event)
+        plain, quoted = event.implicit
+        word: str = event.value
+        if plain and event.tag is None:
+            if word == "<<":
+                return Node(line, column, self._merge_or_text())
+            if word in ENDLESS:
+                raise self._source.error(
+                    Position(line, column),
+                    f"`{word}` is no number that JSON can hold; quote it if it is text",
+                )
+            return Node(line, column, self._meaning(word))
+        if quoted or event.tag == "!":  # `!` says: whatever it looks like, this is text
+            return Node(line, column, word)
+        return Node(line, column, self._tagged(word, event.tag or "", Position(line, column)))
+
+    def _meaning(self, word: str) -> Scalar:
+        """What a word means; each word is looked at and kept once, however often it stands there."""
+        if word not in self._words:
+            self._words[word] = meaning(word)
+        return self._words[word]
+
+    def _merge_or_text(self) -> Any:
+        inside_map = self._stack and isinstance(self._stack[-1].node, MapNode) and self._stack[-1].key is None
+        return _MERGE if inside_map else "<<"
+
+    def _tagged(self, word: str, tag: str, at: Position) -> Scalar:
+        wanted = tag.removeprefix(_CORE)
+        if wanted not in ("str", "int", "float", "bool", "null", "timestamp") or not tag.startswith(_CORE):
+            raise self._source.error(at, _foreign_tag(tag))
+        if wanted in ("str", "timestamp"):
+            return word
+        value = meaning(word)
+        if _NATURE.get(type(value)) not in _ACCEPTED[wanted]:
+            raise self._source.error(at, f"`{word}` is not a value of tag `!!{wanted}`")
+        return value
+
+    def _alias(self, event: AliasEvent) -> Node:
+        at = Position(*self._at(event))
+        if event.anchor not in self._anchors:
+            raise self._source.error(
+                at, f"alias `*{event.anchor}` names no anchor; expected `&{event.anchor}` above"
+            )
+        node = self._anchors[event.anchor]
+        if node is None:
+            raise self._source.error(
+                at, f"alias `*{event.anchor}` is inside what it names, which would never end"
+            )
+        size, height = self._measure(node)
+        self._aliased += size
+        if self._aliased > MAX_ALIASED:
+            raise self._source.error(
+                at, f"aliases stand for more than {MAX_ALIASED:,} values; write less by alias"
+            )
+        if len(self._stack) + height > MAX_DEPTH:
+            raise self._source.error(at, f"nested more than {MAX_DEPTH} levels deep")
+        return node
+
+    def _measure(self, node: Node) -> tuple[int, int]:
+        """How many values a node stands for with its aliases written out, and how deep they go."""
+        known = self._sizes.get(id(node))
+        if known is None:
+            below = [self._measure(child) for child in node.children()]
+            known = (1 + sum(size for size, _ in below), 1 + max((height for _, height in below), default=0))
+            self._sizes[id(node)] = known
+        return known
+
+
+_NATURE: dict[type, str] = {bool: "bool", type(None): "null", int: "int", str: "str"}
+_ACCEPTED = {"int": ("int",), "float": ("int", None), "bool": ("bool",), "null": ("null",)}
+
+
+def _merge(node: MapNode, merged: list[Node]) -> None:
+    """Add the fields of merged maps; what the map says itself wins, then the earlier of the merged ones."""
+    for other in merged:
+        assert isinstance(other, MapNode)
+        for key, place, child in zip(other.value, other.key_places, other.items, strict=True):
+            if key not in node.value:
+                node.set(key, place, child)
+
+
+def _foreign_tag(tag: str) -> str:
+    shown = "!!" + tag.removeprefix(_CORE) if tag.startswith(_CORE) else tag
+    return f"tag `{shown}` is not plain data; expected text, numbers, booleans, lists and maps only"
+
+
+_TAB = "a tab cannot indent YAML; use spaces"
+_IN_WORDS = (
+    ("ound character '\\t' that cannot start any token", _TAB),
+    ("found character that cannot start any token", "this character cannot start a value; quote the text"),
+    ("mapping values are not allowed", "`: ` is not allowed here; check the indentation, or quote the text"),
+    (
+        "could not find expected ':'",
+        "expected `: ` after a key; check the indentation of this and the line above",
+    ),
+    ("did not find expected key", "expected a key at the same indentation as the keys above"),
+    ("did not find expected '-' indicator", "expected `- ` at the same indentation as the items above"),
+    ("did not find expected <document start>", "a document ended above; expected `---` before another one"),
+    ("found unexpected end of stream", "the text ends inside a quoted string"),
+)
+
+
+def _explained(source: Source, broken: yaml.MarkedYAMLError) -> ReadError:
+    mark = broken.problem_mark or broken.context_mark
+    # A text that ends too early is broken at its last character, not on a line that is not there.
+    at = source.position(min(mark.index, len(source.text.rstrip()))) if mark else START
+    problem = str(broken.problem or broken.context or broken)
+    if "cannot start any token" in problem and source.line(at.line)[at.column - 1 : at.column] == "\t":
+        problem = _TAB
+    problem = next((ours for theirs, ours in _IN_WORDS if theirs in problem), problem)
+    if broken.context and broken.context_mark and broken.context_mark.line < at.line - 1:
+        problem += f" ({broken.context} that starts at line {broken.context_mark.line + 1})"
+    return source.error(at, problem)
+
+
+def has_comments(source: Source) -> bool:
+    """Whether a YAML text holds comments, which no document keeps; JSON and broken YAML hold none."""
+    inside: list[tuple[int, int]] = []
+    try:
+        parser = _Parser(source.text)
+        while (event := parser.get_event()) is not None:
+            start, end = event.start_mark, event.end_mark
+            if isinstance(event, ScalarEvent) and start and end and start.index < end.index:
+                inside.append((start.index, end.index))
+    except yaml.YAMLError:
+        return False
+    return any(not _within(inside, found.start()) for found in _HASH.finditer(source.text))
+
+
+_HASH = re.compile(r"(?:(?<=\s)|^)#")
+
+
+def _within(spans: list[tuple[int, int]], index: int) -> bool:
+    """Whether an index lies in one of the spans, which are in order."""
+    place = bisect_right(spans, (index, len(spans) and spans[-1][1] + 1))
+    return place > 0 and index < spans[place - 1][1]

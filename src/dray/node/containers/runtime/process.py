@@ -1,0 +1,121 @@
+"""Containers as processes of the machine: the container's command, with the variables and hooks of its
+devices.
+
+Theory of operation: there is no image and no other view of the files. A container sees the machine as the
+agent sees it, with an environment of its own and nothing of the agent's. What devices want mounted or made at
+the very path it has on the machine is there already; at another path it cannot be, and the start says so in a
+note. `TMPDIR` is a directory of the container's own, and by it processes are known that have left its
+session.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from dray.clock import Clock
+from dray.node.containers.runtime.base import Launch, NotStarted, Started
+from dray.node.containers.runtime.container_shims import KeptContainers
+from dray.wire.cdi import Hook
+
+PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+class ProcessRuntime(KeptContainers):
+    """Runs containers as processes; everything about them is kept in one directory."""
+
+    name: Final = "process"
+
+    def __init__(self, directory: Path, clock: Clock | None = None) -> None:
+        super().__init__(directory, clock)
+
+    async def start(self, launch: Launch) -> Started | NotStarted:
+        """Start the container's command."""
+        refusal = _refused(launch)
+        if refusal is not None:
+            return refusal
+        home = self._keepers.prepare(launch)
+        if not isinstance(home, Path):
+            return home
+        try:
+            orders = _orders(launch, home)
+        except OSError as failed:
+            shutil.rmtree(home, ignore_errors=True)
+            return NotStarted("CreateContainerError", f"cannot prepare `{home}`: {failed}")
+        answer = await self._keepers.start(launch, orders)
+        return Started(answer.id, _notes(launch)) if isinstance(answer, Started) else answer
+
+
+def _refused(launch: Launch) -> NotStarted | None:
+    if not launch.command:
+        return NotStarted(
+            "CreateContainerConfigError",
+            "the process runtime runs commands of this machine and does not look at image "
+            f"`{launch.image}`: give the container a command",
+        )
+    if os.geteuid() != 0 and launch.user not in (None, os.geteuid()):
+        return NotStarted(
+            "CreateContainerConfigError",
+            f"user {launch.user}: only an agent that runs as root can run a container as another user",
+        )
+    return None
+
+
+def _orders(launch: Launch, home: Path) -> dict[str, Any]:
+    env = {"PATH": PATH, "HOME": "/", "HOSTNAME": launch.pod_name}
+    mark = ""
+    if launch.user is None and "TMPDIR" not in launch.env:
+        # Another user could not reach it: the directories of the agent are its own.
+        scratch = home / "tmp"
+        scratch.mkdir(mode=0o700)
+        env["TMPDIR"] = str(scratch)
+        mark = f"TMPDIR={scratch}"
+    env |= launch.env
+    env |= dict(variable.split("=", 1) for variable in launch.edits.env)
+    gids = list(launch.edits.additional_gids)
+    state = {"ociVersion": "1.0.2", "id": str(launch.id), "bundle": str(home)}
+    return {
+        "argv": [*launch.command, *launch.args],
+        "env": env,
+        "cwd": launch.working_dir or "/",
+        "user": launch.user,
+        "group": launch.group,
+        "groups": gids if os.geteuid() == 0 and (gids or launch.user is not None) else None,
+        "hooks": [hook_errand(hook) for hook in launch.edits.hooks],
+        "hook_state": msgspec.json.encode(state).decode()[:-1],
+        "mark": mark,
+    }
+
+
+def hook_errand(hook: Hook) -> dict[str, Any]:
+    """A hook, for a keeper to run."""
+    return {
+        "name": hook.hook_name,
+        "path": hook.path,
+        "args": list(hook.args) or [hook.path],
+        "env": dict(variable.split("=", 1) for variable in hook.env),
+        "timeout": hook.timeout,
+        "told": "hook.log",
+    }
+
+
+def _notes(launch: Launch) -> tuple[str, ...]:
+    """What devices want and processes of the machine cannot be given, in one sentence."""
+    cannot = ", ".join(_out_of_reach(launch))
+    return (f"the process runtime cannot apply {cannot}",) if cannot else ()
+
+
+def _out_of_reach(launch: Launch) -> Iterator[str]:
+    for mount in launch.edits.mounts:
+        if mount.host_path != mount.container_path:
+            yield f"mount of `{mount.host_path}` at `{mount.container_path}`"
+    for node in launch.edits.device_nodes:
+        if node.host_path not in ("", node.path):
+            yield f"device `{node.host_path}` at `{node.path}`"
+    if launch.edits.additional_gids and os.geteuid() != 0:
+        yield f"groups {', '.join(map(str, launch.edits.additional_gids))}"

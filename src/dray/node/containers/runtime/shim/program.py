@@ -1,0 +1,329 @@
+"""The program itself: starts the container, stays with it, and says how it ended.
+
+Theory of operation: agent and keeper know each other only by files and signals, so either may be restarted or
+die alone. The keeper holds a lock on its orders as long as it lives, so there is never a second one. Signals
+that people send are forwarded to the container's first process; `END` ends all of it. The keeper is a
+subreaper: whatever the container leaves behind, in whatever session, becomes its child and is ended with the
+first process. Called to `finish`, it does what a keeper that was killed could not do: it ends what still
+runs, cleans up and writes the exit.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import marshal
+import os
+import select
+import time
+
+from dray.node.containers.runtime.shim import files
+from dray.node.containers.runtime.shim.commands import call_hooks, clean_up, note, run
+from dray.node.containers.runtime.shim.log import Log
+from dray.node.containers.runtime.shim.processes import ENDS_IN, Pause, below, end_belonging, everything, send
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import signal
+    from typing import Any, Final
+else:
+    import _signal as signal
+
+READY_FD: Final = 3
+END: Final = signal.SIGRTMIN
+FORWARDED: Final = (
+    signal.SIGTERM,
+    signal.SIGINT,
+    signal.SIGHUP,
+    signal.SIGQUIT,
+    signal.SIGUSR1,
+    signal.SIGUSR2,
+    signal.SIGWINCH,
+)
+_BEFORE: Final = ("prestart", "createRuntime", "createContainer", "startContainer")
+_MOST_FILES: Final = 65536
+_CHUNK: Final = 65536
+_SET_CHILD_SUBREAPER: Final = 36
+_SET_NAME: Final = 15
+_LIBC: Final = ctypes.CDLL(None)
+
+
+class StartFailed(Exception):  # noqa: N818 - what is the case
+    """The container could not be started; says why."""
+
+
+class Keeper:
+    """One container and everything that belongs to it."""
+
+    def __init__(self, orders: dict[str, Any]) -> None:
+        self._orders = orders
+        self._pending: list[int] = []
+        self._ending = False
+        self._main = 0
+        self._status: int | None = None
+        self._started = time.time()
+
+    def run(self) -> None:
+        """Start the container, stay with it, and say how it ended."""
+        awake = self._listen()
+        files.write_state(0, self._started)
+        log = Log(self._orders["log"], self._orders["log_limit"], self._orders["log_keep"])
+        out, out_in = os.pipe()
+        err, err_in = os.pipe()
+        streams = {out: b"stdout", err: b"stderr"}
+        trouble = ""
+        try:
+            self._begin(out_in, err_in)
+            self._started = time.time()
+            files.write_state(self._main, self._started)
+        except (StartFailed, OSError, ValueError) as failed:
+            trouble = str(failed)
+            self._ending = True
+        os.close(out_in)
+        os.close(err_in)
+        if not trouble:
+            self._ready()
+            self._stay(awake, streams, log)
+        finished = time.time()
+        self._end_everything()
+        for stream in streams:
+            _drain(stream, streams[stream], log)
+        log.finish()
+        clean_up(self._orders)
+        files.write_exit(self._told(trouble), self._started, finished)
+        if trouble:
+            self._ready()
+
+    def _ready(self) -> None:
+        try:
+            os.write(READY_FD, b"ready")
+            os.close(READY_FD)
+        except OSError:
+            # The agent that started us is gone already.
+            return
+
+    def _told(self, trouble: str) -> tuple[int, int, str, str]:
+        if trouble:
+            return 128, 0, "StartError", trouble
+        if self._status is None:
+            return 137, 9, "Error", f"its first process did not end {ENDS_IN:.0f}s after it was killed"
+        if os.WIFSIGNALED(self._status):
+            number = os.WTERMSIG(self._status)
+            return 128 + number, number, "Error", ""
+        code = os.WEXITSTATUS(self._status)
+        return code, 0, "Error" if code else "Completed", ""
+
+    def _listen(self) -> int:
+        awake, wake = os.pipe()
+        os.set_blocking(awake, False)
+        os.set_blocking(wake, False)
+        signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+        for number in (*FORWARDED, END, signal.SIGCHLD):
+            signal.signal(number, self._heard)
+        return awake
+
+    def _heard(self, number: int, _: object) -> None:
+        if number == END:
+            self._ending = True
+        elif number != signal.SIGCHLD:
+            self._pending.append(number)
+
+    def _begin(self, out: int, err: int) -> None:
+        for errand in self._orders["before"]:
+            self._run(errand)
+        if self._orders["create"]:
+            self._begin_elsewhere(out, err)
+        else:
+            self._begin_here(out, err)
+
+    def _begin_here(self, out: int, err: int) -> None:
+        """Start the command; it waits at a gate while the hooks run, so that they can be told its process."""
+        gate, opened = os.pipe()
+        trouble, told = os.pipe()
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, (*FORWARDED, END))
+        self._main = os.fork()
+        if not self._main:
+            os.close(opened)
+            _become(self._orders, gate, told, (out, err))
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        os.close(gate)
+        os.close(told)
+        files.write_state(self._main, self._started)
+        try:
+            for name in _BEFORE:
+                problem = call_hooks(self._orders, name, "created", self._main, self._told_to_end)
+                if problem:
+                    raise StartFailed(problem)
+            os.write(opened, b"go")
+            message = os.read(trouble, 4096)
+            if message:
+                raise StartFailed(message.decode("utf-8", "replace"))
+        finally:
+            os.close(opened)
+            os.close(trouble)
+        problem = call_hooks(self._orders, "poststart", "running", self._main, self._told_to_end)
+        if problem:
+            note(problem)
+
+    def _begin_elsewhere(self, out: int, err: int) -> None:
+        """Let a runtime make the container; its first process becomes ours when the runtime has ended."""
+        orders = self._orders
+        self._run(orders["create"], (out, err))
+        with open(orders["pid_file"], encoding="ascii") as file:
+            self._main = int(file.read())
+        files.write_state(self._main, self._started)
+        self._run(orders["start"])
+
+    def _run(self, errand: dict[str, Any], streams: tuple[int, int] | None = None) -> None:
+        problem = run(errand, streams=streams, stop=self._told_to_end)
+        if problem:
+            raise StartFailed(problem)
+
+    def _told_to_end(self) -> bool:
+        return self._ending
+
+    def _stay(self, awake: int, streams: dict[int, bytes], log: Log) -> None:
+        """Take what the container says and pass on what it is told, until its first process has ended."""
+        poll = select.poll()
+        for descriptor in (awake, *streams):
+            poll.register(descriptor, select.POLLIN)
+        self._reap()
+        while self._status is None and not self._ending:
+            while self._pending:
+                send(self._main, self._pending.pop(0))
+            for descriptor, _ in poll.poll():
+                if descriptor == awake:
+                    os.read(awake, 512)
+                    self._reap()
+                    continue
+                chunk = os.read(descriptor, _CHUNK)
+                if chunk:
+                    log.take(streams[descriptor], chunk)
+                else:
+                    poll.unregister(descriptor)
+
+    def _reap(self) -> bool:
+        """Take note of processes that ended; whether there are any left."""
+        while True:
+            try:
+                ended, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return False
+            if not ended:
+                return True
+            if ended == self._main:
+                self._status = status
+
+    def _end_everything(self) -> None:
+        pause = Pause(ENDS_IN)
+        while self._reap() and pause.take():
+            for process in below({os.getpid()}, everything()):
+                send(process, signal.SIGKILL)
+
+
+def _become(orders: dict[str, Any], gate: int, told: int, streams: tuple[int, int]) -> None:
+    """Be the container's first process; never returns."""
+    try:
+        os.setsid()
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        os.dup2(streams[0], 1)
+        os.dup2(streams[1], 2)
+        if not os.read(gate, 2):
+            os._exit(128)
+        signal.set_wakeup_fd(-1)
+        for number in (*FORWARDED, END, signal.SIGCHLD, signal.SIGPIPE, signal.SIGXFSZ):
+            signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
+        os.umask(0o022)
+        if orders["groups"] is not None:
+            os.setgroups(orders["groups"])
+        if orders["group"] is not None:
+            os.setgid(orders["group"])
+        if orders["user"] is not None:
+            os.setuid(orders["user"])
+        os.chdir(orders["cwd"])
+        _execute(orders["argv"], orders["env"])
+    except Exception as failed:
+        os.write(told, _why(failed, orders).encode("utf-8", "replace")[:4096])
+    finally:
+        os._exit(128)
+
+
+def _execute(argv: list[str], env: dict[str, str]) -> None:
+    """Execute a command of the container's PATH; the standard library would have to be read for that now."""
+    name = argv[0]
+    places = [name] if "/" in name else [f"{place or '.'}/{name}" for place in env.get("PATH", "").split(":")]
+    failed: OSError = FileNotFoundError(2, "No such file or directory")
+    for place in places:
+        try:
+            os.execve(place, argv, env)
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except PermissionError as refused:
+            failed = refused
+    raise failed
+
+
+def _why(failed: Exception, orders: dict[str, Any]) -> str:
+    text = failed.strerror if isinstance(failed, OSError) else str(failed)
+    if isinstance(failed, OSError) and failed.filename == orders["cwd"]:
+        return f"cannot change to the working directory `{orders['cwd']}`: {text}"
+    return f"cannot execute `{orders['argv'][0]}`: {text}"
+
+
+def _drain(descriptor: int, stream: bytes, log: Log) -> None:
+    os.set_blocking(descriptor, False)
+    try:
+        while chunk := os.read(descriptor, _CHUNK):
+            log.take(stream, chunk)
+    except BlockingIOError:
+        return
+
+
+def finish(orders: dict[str, Any]) -> None:
+    """Do what a keeper that was killed left undone."""
+    state, _ = files.read_words(files.STATE)
+    now = time.time()
+    why = "the process that kept it was killed"
+    try:
+        started = float(state["started"][0])
+        main, start = (int(word) for word in state["main"])
+        if state["boot"] != files.boot_id().split():
+            # Those processes are somebody else's by now.
+            main = start = 0
+            why = "the machine was started anew"
+    except (KeyError, IndexError, ValueError):
+        main, start, started = 0, 0, now
+    end_belonging(main, start, orders["mark"].encode())
+    clean_up(orders)
+    files.write_exit((137, 0, "ContainerStatusUnknown", why), started, now)
+
+
+def call_it(name: str) -> None:
+    """Have this process called something in lists of processes."""
+    _LIBC.prctl(_SET_NAME, name.encode(), 0, 0, 0)
+
+
+def main(directory: str, task: str) -> int:
+    """Keep the container of a directory, or finish it."""
+    call_it("dray-keeper")
+    os.umask(0o077)
+    os.chdir(directory)
+    # Whatever the agent left open is not for the container, nor for us.
+    os.set_inheritable(READY_FD, False)
+    os.closerange(READY_FD + 1, _MOST_FILES)
+    with open(files.ORDERS, "rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            note("somebody keeps this container already")
+            return 1
+        if os.path.exists(files.EXIT):
+            return 0
+        _LIBC.prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        orders = marshal.load(file)
+        if task == "finish":
+            finish(orders)
+        else:
+            Keeper(orders).run()
+    return 0

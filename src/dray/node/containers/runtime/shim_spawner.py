@@ -1,0 +1,94 @@
+"""The agent's end of the cradle: asks for keepers, and starts another cradle when there is none."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import sys
+from pathlib import Path
+from typing import Final
+
+import dray
+
+_PROGRAM: Final = (
+    "import sys;sys.path.append(sys.argv[1]);"
+    "from dray.node.containers.runtime.shim.fork_server import main;sys.exit(main())"
+)
+_GONE: Final[set[int]] = set()
+"""Cradles that were let go of; they end by themselves, and somebody has to take note of it."""
+
+
+class Cradle:
+    """Where keepers come from; started when the first one is wanted."""
+
+    def __init__(self) -> None:
+        self._line = -1
+        self._pid = 0
+
+    def ask(self, task: str, home: Path) -> int:
+        """Start a keeper for a directory; where it says that it is ready, and which ends with it."""
+        ready, told = os.pipe()
+        try:
+            for last in (False, True):
+                if self._line < 0:
+                    self._start()
+                try:
+                    self._send(f"{task} {home}".encode(), told)
+                    break
+                except OSError:
+                    # The cradle was killed; the next one is as good.
+                    self.close()
+                    if last:
+                        raise
+        except OSError:
+            os.close(ready)
+            raise
+        finally:
+            os.close(told)
+        return ready
+
+    def _send(self, message: bytes, told: int) -> None:
+        line = socket.socket(fileno=self._line)
+        try:
+            socket.send_fds(line, [message], [told], socket.MSG_NOSIGNAL)
+        finally:
+            # Kept as a number: containers are not told when an agent forgets to close this.
+            line.detach()
+
+    def _start(self) -> None:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        root = str(Path(dray.__file__).parent.parent)
+        argv = (sys.executable, "-I", "-S", "-X", "no_debug_ranges", "-c", _PROGRAM, root)
+        try:
+            self._pid = os.posix_spawn(
+                sys.executable,
+                argv,
+                {},
+                file_actions=[(os.POSIX_SPAWN_DUP2, theirs.fileno(), 0)],
+                setsid=True,
+                setsigmask=(),
+            )
+        except OSError:
+            ours.close()
+            raise
+        finally:
+            theirs.close()
+        self._line = ours.detach()
+
+    def close(self) -> None:
+        """Let go of the cradle; its keepers stay."""
+        if self._line >= 0:
+            os.close(self._line)
+            self._line = -1
+            _GONE.add(self._pid)
+        for pid in tuple(_GONE):
+            with contextlib.suppress(ChildProcessError):
+                if os.waitpid(pid, os.WNOHANG)[0] == 0:
+                    continue
+            _GONE.discard(pid)
+
+    def __del__(self) -> None:
+        if self._line >= 0:
+            os.close(self._line)
+            _GONE.add(self._pid)

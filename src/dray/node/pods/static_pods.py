@@ -1,0 +1,161 @@
+"""Pods that a node runs by itself, from files in a directory.
+
+Theory of operation: for each file the node makes a pod that names the node and says by annotations that it
+mirrors a file; then it is a pod of this node like any other. When the file goes, the pod goes; when it
+changes, the pod is made anew; when somebody deletes the pod, it comes back. Servers let nodes make no other
+pods than these, and none that refers to anything: so such pods have no claims, ConfigMaps or Secrets.
+
+Rules for this file: what cannot be used is told once, and the other files are not touched by it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from dray.api.core import Pod
+from dray.api.json_text import write_json
+from dray.client.client import Client, Deletion
+from dray.client.errors import AlreadyExists, Conflict, NotFound
+from dray.client.object_refs import Key, Selection, key_of
+from dray.client.rest_client import TROUBLE
+from dray.errors import InputError
+from dray.manifests import Source, read
+from dray.node.claims.admission import MIRROR, SOURCE
+from dray.telemetry.logs import Log
+
+POLL_SECONDS: Final = 3.0
+_SUFFIXES: Final = (".yaml", ".yml", ".json")
+
+Document = dict[str, Any]
+
+
+class _Wanted(NamedTuple):
+    file: str
+    mark: str
+    pod: Document
+
+
+class StaticPods:
+    """Keeps the pods of a node that files describe."""
+
+    def __init__(self, client: Client, node: str, directory: Path, log: Log) -> None:
+        self._client = client
+        self._node = node
+        self._directory = directory
+        self._log = log
+        self._told: dict[str, str] = {}
+
+    async def run(self) -> None:
+        """Look at the files until cancelled."""
+        while True:
+            try:
+                await self.look()
+            except TROUBLE as trouble:
+                self._tell("", f"pods from files cannot be kept now: {trouble}")
+            await self._client.habits.tempo.sleep(POLL_SECONDS)
+
+    async def look(self) -> None:
+        """Look once: make what is missing, remove what no file describes any more."""
+        try:
+            read = await asyncio.to_thread(lambda: list(self._read()))
+        except OSError as refused:
+            # A directory that cannot be read does not say that there are no pods.
+            self._tell(str(self._directory), (refused.strerror or str(refused)).lower())
+            return
+        wanted = {key_of(one.pod): one for one in read}
+        own = Selection(fields=f"spec.nodeName={self._node}")
+        there = [
+            pod
+            for pod in (await self._client.list(Pod, select=own)).items
+            if MIRROR in pod.metadata.annotations and pod.metadata.annotations.get(SOURCE) == "file"
+        ]
+        for pod in there:
+            key, mark = Key(pod.metadata.namespace, pod.metadata.name), pod.metadata.annotations[MIRROR]
+            if key not in wanted or wanted[key].mark != mark:
+                await self._remove(pod)
+        missing = wanted.keys() - {Key(pod.metadata.namespace, pod.metadata.name) for pod in there}
+        for key in sorted(missing):
+            await self._make(wanted[key])
+
+    async def _remove(self, pod: Pod) -> None:
+        if pod.metadata.deletion_timestamp is not None:
+            return
+        try:
+            how = Deletion(uid=pod.metadata.uid)
+            await self._client.delete(Pod, pod.metadata.name, pod.metadata.namespace, how)
+        except (NotFound, Conflict):
+            return
+
+    async def _make(self, wanted: _Wanted) -> None:
+        try:
+            await self._client.create(wanted.pod)
+        except AlreadyExists:
+            self._tell(wanted.file, f"there is another pod `{key_of(wanted.pod)}`")
+        except TROUBLE as refused:
+            self._tell(wanted.file, str(refused))
+        else:
+            self._told.pop(wanted.file, None)
+
+    def _tell(self, file: str, what: str) -> None:
+        if self._told.get(file) != what:
+            self._told[file] = what
+            self._log.warning("a pod from a file does not run", file=file, why=what)
+
+    def _read(self) -> Iterator[_Wanted]:
+        for path in sorted(path for path in self._directory.iterdir() if _is_manifest(path)):
+            try:
+                content = path.read_bytes()
+                documents = [document.value for document in read(Source.decode(path.name, content))]
+            except (OSError, InputError) as broken:
+                self._tell(str(path), str(broken))
+                continue
+            for document in documents:
+                wrong = _wrong(document)
+                if wrong:
+                    self._tell(str(path), wrong)
+                else:
+                    yield _Wanted(str(path), *mirror_of(document, self._node))
+
+
+def _is_manifest(path: Path) -> bool:
+    return path.suffix in _SUFFIXES and not path.name.startswith(".")
+
+
+def _wrong(document: Any) -> str:
+    """Why a document is no pod that a node could run by itself; empty when it is one."""
+    if not isinstance(document, dict) or (document.get("apiVersion"), document.get("kind")) != ("v1", "Pod"):
+        return "expected a Pod of `v1`"
+    spec, metadata = document.get("spec"), document.get("metadata")
+    if not (isinstance(spec, Mapping) and isinstance(metadata, Mapping)):
+        return "expected a Pod with `metadata` and `spec`"
+    if not isinstance(metadata.get("name"), str):
+        return "metadata.name: expected a text"
+    if not isinstance(metadata.get("annotations") or {}, Mapping):
+        return "metadata.annotations: expected an object"
+    if not isinstance(metadata.get("namespace") or "", str):
+        return "metadata.namespace: expected a text"
+    if spec.get("resourceClaims"):
+        return (
+            "spec.resourceClaims: a pod from a file cannot have claims, because servers do not let nodes say "
+            "which claims are theirs; create the pod at the server instead"
+        )
+    return ""
+
+
+def mirror_of(document: Mapping[str, Any], node: str) -> tuple[str, Document]:
+    """The mark of a manifest, and the pod that stands for it at the server."""
+    mark = hashlib.sha256(write_json(dict(document))).hexdigest()[:32]
+    given = document["metadata"]
+    annotations = {**(given.get("annotations") or {}), MIRROR: mark, SOURCE: "file"}
+    metadata = {
+        "name": f"{given['name']}-{node}",
+        "namespace": given.get("namespace") or "default",
+        "labels": given.get("labels") or {},
+        "annotations": annotations,
+    }
+    spec = {**document["spec"], "nodeName": node}
+    return mark, {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}

@@ -1,0 +1,193 @@
+"""Where an agent answers for what its containers said: HTTPS, for the API server and nobody else.
+
+Theory of operation: the path and the parameters are those of the kubelet. Who asks is known by a certificate
+of the cluster's authority (`identity`); whether the person behind it may read logs was settled by the server.
+What cannot be answered is a line of text that the server hands on to whoever asked. A log that is followed
+ends when its container does, or when nobody listens any more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from collections.abc import AsyncIterator
+from contextlib import aclosing, asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Final
+
+from aiohttp import web
+
+from dray.client.client import Client
+from dray.errors import InputError
+from dray.node.containers.launch import LogFiles
+from dray.node.containers.log_reader import Wanted, follow_log, read_log
+from dray.node.pods.pod_worker import Life
+from dray.node.pods.restart_policy import Running, Tale, Waiting
+from dray.node.pods.supervisor import Pods
+from dray.node.server.authentication import Doorkeeper, shown_by, tls
+from dray.telemetry.endpoint import unbound
+from dray.telemetry.logs import Log
+
+PATH: Final = "/containerLogs/{namespace}/{pod}/{container}"
+_CHUNK: Final = 65536
+_LISTENING_SECONDS: Final = 1.0
+"""How often a follower is looked after that has nothing to read."""
+
+
+class Endpoint:
+    """Answers for the logs of one node."""
+
+    def __init__(self, client: Client, node: str, logs: LogFiles, log: Log) -> None:
+        self._doorkeeper = Doorkeeper(client, node)
+        self._clock = client.habits.tempo.clock
+        self._node = node
+        self._logs = logs
+        self._log = log
+        self.pods: Pods | None = None
+        """Set when there are any."""
+
+    @asynccontextmanager
+    async def listening(
+        self, host: str, port: int, certificate: Path, authority: bytes
+    ) -> AsyncIterator[tuple[int, str]]:
+        """Answer while the block lasts; the real port, and the fingerprint of the certificate shown."""
+        shown = await asyncio.to_thread(shown_by, self._node, certificate, self._clock.now())
+        application = web.Application()
+        application.router.add_get(PATH, self._answer)
+        application.router.add_get("/healthz", _healthy)
+        runner = web.AppRunner(application, access_log=None, shutdown_timeout=1.0, handle_signals=False)
+        await runner.setup()
+        try:
+            try:
+                await web.TCPSite(runner, host, port, ssl_context=tls(shown, authority)).start()
+            except OSError as refused:
+                option = "--port" if refused.errno == errno.EADDRINUSE else "--address"
+                why = f"{unbound(refused)}; choose another {option}"
+                raise InputError(f"cannot listen on {host}:{port}: {why}") from None
+            yield int(runner.addresses[0][1]), shown.fingerprint
+        finally:
+            await runner.cleanup()
+
+    async def _answer(self, request: web.Request) -> web.StreamResponse:
+        certificate = None if request.transport is None else request.transport.get_extra_info("peercert")
+        admitted = await self._doorkeeper.admits(certificate)
+        if admitted is None:
+            return _refused(401, "show a certificate of the cluster's authority")
+        if not admitted:
+            return _refused(403, f"not allowed: `get nodes/proxy` on node {self._node} is needed")
+        named = request.match_info
+        life = (
+            None
+            if self.pods is None
+            else self.pods.life(named["namespace"], named["pod"], request.query.get("uid", ""))
+        )
+        if life is None:
+            return _refused(404, f'pod "{named["pod"]}" is not on node {self._node}')
+        return await self._log_of(request, life, named["container"])
+
+    async def _log_of(self, request: web.Request, life: Life, container: str) -> web.StreamResponse:
+        tale = next((one for one in life.containers.tales if one.name == container), None)
+        if tale is None:
+            return _refused(404, f'container "{container}" is not in pod "{life.key.name}"')
+        previous = request.query.get("previous") == "true"
+        attempt = self._attempt(life, container, previous)
+        if attempt is None:
+            return _refused(400, _missing(life, tale, previous))
+        try:
+            wanted = _wanted(request, self._clock.now())
+        except ValueError as wrong:
+            return _refused(400, str(wrong))
+        except OverflowError:
+            return _refused(400, "sinceSeconds is longer than there are dates")
+        path = self._logs.of(life.pod, container, attempt)
+        follow = request.query.get("follow") == "true" and not previous
+
+        def ended() -> bool:
+            now = next(one for one in life.containers.tales if one.name == container)
+            return now.restarts != attempt or not isinstance(now.state, Running)
+
+        parts = follow_log(path, wanted, ended) if follow else _read(path, wanted)
+        return await self._sent(request, parts)
+
+    def _attempt(self, life: Life, container: str, previous: bool) -> int | None:
+        attempts = self._logs.attempts(life.pod, container)
+        wanted = 2 if previous else 1
+        return attempts[-wanted] if len(attempts) >= wanted else None
+
+    async def _sent(self, request: web.Request, parts: AsyncIterator[bytes]) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Type": "text/plain; charset=utf-8"})
+        await response.prepare(request)
+        sending = asyncio.create_task(_send(response, parts))
+        try:
+            while not sending.done():
+                await asyncio.wait({sending}, timeout=_LISTENING_SECONDS)
+                if request.transport is None or request.transport.is_closing():
+                    return response
+            await sending
+        except (ConnectionError, OSError) as left:
+            self._log.debug("a reader of a log has left, or the log has gone", error=left)
+        finally:
+            sending.cancel()
+            await asyncio.gather(sending, return_exceptions=True)
+        return response
+
+
+async def _send(response: web.StreamResponse, parts: AsyncIterator[bytes]) -> None:
+    async with aclosing(parts) as texts:  # type: ignore[type-var]
+        async for text in texts:
+            await response.write(text)
+    await response.write_eof()
+
+
+async def _read(path: Path, wanted: Wanted) -> AsyncIterator[bytes]:
+    """What is there now, in portions that are worth sending."""
+    portion = bytearray()
+    for text in read_log(path, wanted):
+        portion += text
+        if len(portion) >= _CHUNK:
+            yield bytes(portion)
+            portion.clear()
+    if portion:
+        yield bytes(portion)
+
+
+def _wanted(request: web.Request, now: datetime) -> Wanted:
+    """What is asked for; a `ValueError` says what is wrong with it."""
+    query = request.query
+    numbers: dict[str, int | None] = {}
+    for name in ("tailLines", "limitBytes", "sinceSeconds"):
+        text = query.get(name)
+        if text is not None and not text.isdecimal():
+            raise ValueError(f"{name} must be a whole number, not `{text}`")
+        numbers[name] = None if text is None else int(text)
+    since = None
+    if (seconds := numbers["sinceSeconds"]) is not None:
+        since = now - timedelta(seconds=seconds)
+    elif moment := query.get("sinceTime"):
+        since = datetime.fromisoformat(moment)
+        since = since if since.tzinfo else since.replace(tzinfo=UTC)
+    return Wanted(
+        tail=numbers["tailLines"],
+        since=since,
+        limit_bytes=numbers["limitBytes"],
+        timestamps=query.get("timestamps") == "true",
+    )
+
+
+def _missing(life: Life, tale: Tale, previous: bool) -> str:
+    pod = life.key.name
+    if previous:
+        return f'previous terminated container "{tale.name}" in pod "{pod}" not found'
+    if isinstance(tale.state, Waiting):
+        why = tale.state.reason if life.hindrance is None else life.hindrance.reason
+        return f'container "{tale.name}" in pod "{pod}" is waiting to start: {why}'
+    return f'the log of container "{tale.name}" in pod "{pod}" is not there any more'
+
+
+def _refused(code: int, text: str) -> web.Response:
+    return web.Response(status=code, text=text + "\n")
+
+
+async def _healthy(_request: web.Request) -> web.Response:
+    return web.Response(text="ok")

@@ -1,0 +1,104 @@
+"""Whether pods can run here at all: what the agent knows of its disk, its record and its runtime.
+
+Theory of operation: while an agent starts, it says nothing, so that a node that was only away for a moment
+stays what it was, and nobody has to leave it. Only when that takes long, the node is not ready. From then on
+the agent looks every few seconds. Trouble that is seen twice makes the node not ready; its end is told at
+once.
+
+Rules for this file: what keeps one pod from running is told on that pod. An agent that ends says nothing
+either: its containers go on, and a sign of life that is missing says the rest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Final
+
+from dray.client.timing import Tempo
+from dray.node.status.node_registration import Board
+from dray.telemetry.logs import Log
+
+START_SECONDS: Final = 10.0
+"""After so long an agent that has not started yet says so."""
+LOOK_SECONDS: Final = 5.0
+PATIENCE: Final = 2
+"""How often trouble must be seen before it is told."""
+ROOM: Final = 1 << 20
+"""Bytes that the agent needs for what it writes down."""
+STARTING: Final = "the agent is still taking up what was here before it started"
+
+Check = Callable[[], Awaitable[str]]
+"""What keeps pods from running; nothing when nothing does."""
+
+
+class Fitness:
+    """Looks whether pods can run, and has the node say so."""
+
+    def __init__(self, board: Board, tempo: Tempo, log: Log) -> None:
+        self._board, self._tempo, self._log = board, tempo, log
+        self._checks: tuple[Check, ...] = ()
+        self._begun = asyncio.Event()
+        self._seen = PATIENCE
+        """How often trouble was seen in a row. At the start nobody was told yet that there is none."""
+        self._told = ""
+
+    async def begin(self, *checks: Check) -> None:
+        """The agent has started: say how things are."""
+        self._checks = checks
+        await self._look()
+        self._begun.set()
+
+    async def run(self) -> None:
+        """Keep looking, until cancelled."""
+        try:
+            async with asyncio.timeout(START_SECONDS):
+                await self._begun.wait()
+        except TimeoutError:
+            await self._board.say_ready(False, STARTING)
+            await self._begun.wait()
+        while True:
+            await self._tempo.sleep(LOOK_SECONDS)
+            await self._look()
+
+    async def _look(self) -> None:
+        why = await self._trouble()
+        self._seen = self._seen + 1 if why else 0
+        if why and self._seen < PATIENCE:
+            return
+        if why != self._told:
+            if why:
+                self._log.error("pods cannot run here", why=why)
+            else:
+                self._log.info("pods can run here again")
+            self._told = why
+        await self._board.say_ready(not why, why)
+
+    async def _trouble(self) -> str:
+        for check in self._checks:
+            try:
+                why = await check()
+            except OSError as broken:
+                why = str(broken)
+            if why:
+                return why
+        return ""
+
+
+async def no_room(root: Path) -> str:
+    """Why nothing can be written into a directory, as far as its disk tells."""
+    try:
+        disk = os.statvfs(root)
+    except OSError as broken:
+        return f"`{root}` cannot be used: {broken.strerror}"
+    if disk.f_flag & os.ST_RDONLY:
+        return f"`{root}` is on a disk that cannot be written: it is mounted read-only"
+    # What is kept back for the administrator is there for us only if we are one.
+    blocks, files = (disk.f_bfree, disk.f_ffree) if os.geteuid() == 0 else (disk.f_bavail, disk.f_favail)
+    if disk.f_blocks and blocks * disk.f_frsize < ROOM:
+        return f"`{root}` is on a disk that is full"
+    if disk.f_files and not files:
+        return f"`{root}` is on a disk that takes no more files"
+    return ""

@@ -1,0 +1,142 @@
+"""Nodes that a pod asks for by their labels or names: its node selector and its node affinity.
+
+Theory of operation: `nodeSelector` and the required terms must both hold; what they match depends on nothing
+but the nodes, and a snapshot has the same mapping of nodes for as long as none of them changes. So the names
+are found once for all pods that ask the same, and remembered until a node changes. The same holds for the
+weights of the preferred terms. A pod that names its node in every term, as those of a daemon set do, is
+looked up by that name and not remembered: there are as many such terms as nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from dray.api.core import Node, Pod, PreferredNode
+from dray.placement.framework import Opinion, by_most
+from dray.placement.rejections import Signal, Topic, Verdict
+from dray.values.label_selectors import Operator
+from dray.values.node_selectors import NODE_NAME, NodeSelector, NodeSelectorTerm
+
+if TYPE_CHECKING:
+    from dray.placement.pending_pod import Subject
+    from dray.placement.snapshot import Seat, Snapshot
+
+NAME = "NodeAffinity"
+
+MANY: Final = 1024
+"""Questions that are remembered about one set of nodes."""
+
+_ELSEWHERE = Verdict(NAME, "no match for the node selector or affinity", frozenset({Signal(Topic.NODES)}))
+
+_Nodes = Mapping[str, Node]
+_Labels = tuple[tuple[str, str], ...]
+_T = TypeVar("_T")
+
+
+@dataclass(slots=True, eq=False)
+class _Memory:
+    """What was found out about one set of nodes; forgotten with the first question about another one."""
+
+    about: tuple[_Nodes, dict[Hashable, Any]] = field(default_factory=lambda: ({}, {}))
+
+    def recall(self, nodes: _Nodes, question: Hashable, find: Callable[[], _T]) -> _T:
+        known, answers = self.about
+        if nodes is not known or len(answers) >= MANY:
+            answers = {}
+            self.about = (nodes, answers)
+        found: _T
+        if question in answers:
+            found = answers[question]
+        else:
+            found = answers[question] = find()
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class NodeAffinity:
+    """`spec.nodeSelector` and `spec.affinity.nodeAffinity` against names and labels of nodes."""
+
+    name: str = NAME
+    _memory: _Memory = field(default_factory=_Memory, init=False, repr=False, compare=False)
+
+    def opinion(self, subject: Subject, snapshot: Snapshot) -> Opinion | None:
+        """Only nodes that match what is required; better those that match what is preferred."""
+        spec = subject.pod.spec
+        if not spec.node_selector and spec.affinity is None:
+            return None
+        required, preferred = _terms(subject.pod)
+        names = weights = None
+        if spec.node_selector or required is not None:
+            names = self._matching(tuple(sorted(spec.node_selector.items())), required, snapshot.nodes)
+        if preferred:
+            nodes = snapshot.nodes
+            weights = self._memory.recall(nodes, preferred, lambda: _weights(preferred, nodes))
+        if names is None and not weights:
+            return None
+        elsewhere = None if names is None else _ELSEWHERE
+        if not weights:
+            return Opinion(names, elsewhere)
+        return Opinion(names, elsewhere, score=_scoring(weights), spread=by_most, by_node=True)
+
+    def _matching(self, labels: _Labels, required: NodeSelector | None, nodes: _Nodes) -> frozenset[str]:
+        named = None if required is None else _named(required)
+        if named is not None:
+            return _matches(labels, required, [nodes[name] for name in named if name in nodes])
+        return self._memory.recall(
+            nodes, (labels, required), lambda: _matches(labels, required, nodes.values())
+        )
+
+
+def _terms(pod: Pod) -> tuple[NodeSelector | None, tuple[PreferredNode, ...]]:
+    affinity = pod.spec.affinity
+    wishes = None if affinity is None else affinity.node_affinity
+    if wishes is None:
+        return None, ()
+    return (
+        wishes.required_during_scheduling_ignored_during_execution,
+        wishes.preferred_during_scheduling_ignored_during_execution,
+    )
+
+
+def _named(selector: NodeSelector) -> frozenset[str] | None:
+    """The only nodes a selector can match, when every term of it has a list of names."""
+    lists = [_names_in(term) for term in selector.node_selector_terms]
+    found = [names for names in lists if names is not None]
+    return frozenset().union(*found) if len(found) == len(lists) else None
+
+
+def _names_in(term: NodeSelectorTerm) -> frozenset[str] | None:
+    for item in term.match_fields:
+        if item.key == NODE_NAME and item.operator == Operator.IN:
+            return frozenset(item.values)
+    return None
+
+
+def _matches(labels: _Labels, required: NodeSelector | None, nodes: Iterable[Node]) -> frozenset[str]:
+    matching = [node.metadata for node in nodes if labels_hold(labels, node.metadata.labels)]
+    if required is not None:
+        matching = [node for node in matching if required.matches(node.name, node.labels)]
+    return frozenset([node.name for node in matching])
+
+
+def labels_hold(wanted: _Labels, labels: Mapping[str, str]) -> bool:
+    """Whether a node has every label, with that very value."""
+    return all(labels.get(key) == value for key, value in wanted)
+
+
+def _weights(preferred: tuple[PreferredNode, ...], nodes: _Nodes) -> dict[str, int]:
+    """What the preferred terms give each node that gets anything; no weight is less than nothing."""
+    weights: dict[str, int] = {}
+    for wish in preferred:
+        if wish.weight <= 0:
+            continue
+        for name, node in nodes.items():
+            if wish.preference.matches(name, node.metadata.labels):
+                weights[name] = weights.get(name, 0) + wish.weight
+    return weights
+
+
+def _scoring(weights: Mapping[str, int]) -> Callable[[Seat], int]:
+    return lambda seat: weights.get(seat.node.metadata.name, 0)

@@ -1,0 +1,89 @@
+"""A warning before a taint rule goes too far: how many devices and pods one concerns that selects everything.
+
+Kubernetes accepts such a rule without a word, and so is it accepted here; but an empty selector is easily
+written by mistake, and with `NoExecute` it ends every pod that has devices. Whoever writes one is told what
+there is to lose, with the answer. Slices and claims are only glanced at: of each no more is read than what is
+counted.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from dray.api.devices.taint_rules import selects_everything
+from dray.api.kinds import known_kind
+from dray.api.resource import DeviceTaintRule
+from dray.server.admission.change import DELETE, NOTHING, Change, Extra
+from dray.server.watch.cache import Cache
+
+_RULES: Final = known_kind("resource.k8s.io", "DeviceTaintRule")
+_SLICES: Final = known_kind("resource.k8s.io", "ResourceSlice")
+_CLAIMS: Final = known_kind("resource.k8s.io", "ResourceClaim")
+_PATH: Final = "spec.deviceSelector"
+
+
+class _Nothing(msgspec.Struct, frozen=True):
+    """Something of which only counts that it is there."""
+
+
+class _Slice(msgspec.Struct, frozen=True):
+    devices: tuple[_Nothing, ...] = ()
+
+
+class _SliceGlance(msgspec.Struct, frozen=True):
+    spec: _Slice = _Slice()
+
+
+class _Devices(msgspec.Struct, frozen=True):
+    results: tuple[_Nothing, ...] = ()
+
+
+class _Allocation(msgspec.Struct, frozen=True):
+    devices: _Devices = _Devices()
+
+
+class _Consumer(msgspec.Struct, frozen=True):
+    resource: str = ""
+    uid: str = ""
+
+
+class _Status(msgspec.Struct, frozen=True, rename="camel"):
+    allocation: _Allocation | None = None
+    reserved_for: tuple[_Consumer, ...] = ()
+
+
+class _ClaimGlance(msgspec.Struct, frozen=True):
+    status: _Status = _Status()
+
+
+_read_slice = msgspec.json.Decoder(_SliceGlance).decode
+_read_claim = msgspec.json.Decoder(_ClaimGlance).decode
+
+
+class TaintReach:
+    """Tells whoever writes a rule for every device what that means just now."""
+
+    def __init__(self, cache: Cache) -> None:
+        self._cache = cache
+
+    def judge(self, change: Change) -> Extra:
+        if change.kind is not _RULES or change.operation == DELETE or change.subresource:
+            return NOTHING
+        rule: DeviceTaintRule = change.view
+        known: DeviceTaintRule | None = change.old_view
+        if not selects_everything(rule) or (known is not None and known.spec == rule.spec):
+            return NOTHING
+        return Extra(warnings=(f"{_PATH}: {self._counted()}",))
+
+    def _counted(self) -> str:
+        devices = sum(len(_read_slice(held.value).spec.devices) for held in self._cache.all(_SLICES))
+        claims = [_read_claim(held.value).status for held in self._cache.all(_CLAIMS)]
+        held = [status for status in claims if status.allocation is not None]
+        taken = sum(len(each.allocation.devices.results) for each in held if each.allocation is not None)
+        pods = {user.uid for each in held for user in each.reserved_for if user.resource == "pods"}
+        return (
+            f"devices published now: {devices}; devices given to claims: {taken}; pods that may use them: "
+            f"{len(pods)}"
+        )

@@ -1,0 +1,275 @@
+"""The server's own certificate authority: its certificate, and those of clients.
+
+Theory of operation: a directory holds a CA (`ca.crt`, `ca.key`) that is made once, and a serving certificate
+(`serving.crt`, `serving.key`) that is made again when the names of the server change, when it nears its end,
+or when the CA is another. Client certificates are handed out and not kept: the common name is the user, the
+organisations are the groups. Everybody who shows a certificate must show one of this CA, fit for clients;
+TLS itself sees to that before a request is read.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import ssl
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from dray.clock import Clock, SystemClock
+from dray.server.auth.authn.private_keys import Key, kept_key, key_pem, new_key, read_key
+from dray.server.auth.authn.secret_files import (
+    CredentialError,
+    alone_in,
+    private_directory,
+    read_file,
+    write_private,
+)
+
+ALWAYS_SERVED = ("localhost", "127.0.0.1", "::1", "kubernetes", "kubernetes.default.svc")
+"""Names by which local clients and clients in pods look for the API."""
+
+_CA_YEARS = 10
+_SERVING_DAYS = 365
+_RENEW_BEFORE = timedelta(days=30)
+_SKEW = timedelta(minutes=5)
+"""Certificates are good a little before they are made: clocks differ."""
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """What a client shows: a certificate with its key, or a token. Only the certificate is ever printed."""
+
+    cert_pem: bytes = b""
+    key_pem: bytes = field(default=b"", repr=False)
+    token: str = field(default="", repr=False)
+
+
+class Certificates:
+    """A CA and the serving certificate it made, in a directory."""
+
+    def __init__(self, directory: Path, names: Sequence[str], clock: Clock) -> None:
+        self.ca_file = directory / "ca.crt"
+        self.cert_file = directory / "serving.crt"
+        self.key_file = directory / "serving.key"
+        self._directory = directory
+        self._names = tuple(dict.fromkeys((*names, *ALWAYS_SERVED)))
+        self._clock = clock
+        with alone_in(directory):
+            self._key, self._ca = self._authority()
+
+    @classmethod
+    def open(cls, directory: Path, names: Sequence[str] = (), clock: Clock | None = None) -> Certificates:
+        """Open the directory and make what is missing; `names` are host names and addresses to serve."""
+        private_directory(directory)
+        certificates = cls(directory, names, clock or SystemClock())
+        certificates.renew()
+        return certificates
+
+    @classmethod
+    def of_clients(cls, directory: Path, clock: Clock | None = None) -> Certificates:
+        """Open the directory to make certificates of clients; what the server itself shows is left alone."""
+        return cls(directory, (), clock or SystemClock())
+
+    @property
+    def ca_pem(self) -> bytes:
+        """The certificate of the CA, which clients trust."""
+        return self._ca.public_bytes(serialization.Encoding.PEM)
+
+    def renew(self) -> bool:
+        """Make the serving certificate again if it must be; whether it was. Cheap when it need not be."""
+        with alone_in(self._directory):
+            if self._serves():
+                return False
+            key = new_key()
+            made = self._signed(_named("dray"), key, _SERVING_DAYS, self._serving_extensions())
+            write_private(self.key_file, key_pem(key))
+            write_private(self.cert_file, _pem(made) + self.ca_pem)
+            return True
+
+    def refresh(self, context: ssl.SSLContext) -> bool:
+        """Renew if it must be, and let a context that is in use show the new certificate; whether it does."""
+        renewed = self.renew()
+        if renewed:
+            self._load(context)
+        return renewed
+
+    def client_certificate(self, user: str, groups: Sequence[str] = (), days: int = 365) -> Credentials:
+        """A certificate that says who a client is."""
+        key = new_key()
+        try:
+            subject = x509.Name(
+                [
+                    *(x509.NameAttribute(NameOID.ORGANIZATION_NAME, group) for group in groups),
+                    x509.NameAttribute(NameOID.COMMON_NAME, user),
+                ]
+            )
+        except ValueError:
+            raise CredentialError(
+                f"`{user}` cannot be the name in a certificate: expected 1 to 64 characters; use a token"
+            ) from None
+        usage = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH])
+        return Credentials(_pem(self._signed(subject, key, days, [usage])), key_pem(key))
+
+    def server_context(self) -> ssl.SSLContext:
+        """TLS as the server speaks it: 1.2 or later, client certificates welcome but not demanded."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        self._load(context)
+        context.load_verify_locations(self.ca_file)
+        context.verify_mode = ssl.CERT_OPTIONAL
+        return context
+
+    def _load(self, context: ssl.SSLContext) -> None:
+        with alone_in(self._directory):  # nobody renews between the two files
+            context.load_cert_chain(self.cert_file, self.key_file)
+
+    def _authority(self) -> tuple[Key, x509.Certificate]:
+        key_file = self._directory / "ca.key"
+        content = read_file(self.ca_file)
+        if content is not None:
+            key = read_key(key_file)
+            if key is None:
+                raise CredentialError(
+                    f"`{key_file}` is missing beside `{self.ca_file}`; put it back, or delete the "
+                    "certificate to get a new authority (every client needs a new kubeconfig then)"
+                )
+            return key, self._usable(_read(content, self.ca_file), key)
+        key = kept_key(key_file)
+        made = _authority_certificate(key, self._clock.now())
+        write_private(self.ca_file, _pem(made))
+        return key, made
+
+    def _usable(self, ca: x509.Certificate, key: Key) -> x509.Certificate:
+        if ca.public_key() != key.public_key():
+            raise CredentialError(f"the key beside `{self.ca_file}` is not the key of that certificate")
+        if ca.not_valid_after_utc <= self._clock.now():
+            raise CredentialError(
+                f"`{self.ca_file}` is past its end ({ca.not_valid_after_utc:%Y-%m-%d}); delete it and "
+                "`ca.key` to get a new authority (every client needs a new kubeconfig then)"
+            )
+        return ca
+
+    def _serves(self) -> bool:
+        """Whether the serving certificate is there and does what it should."""
+        content = read_file(self.cert_file)
+        key = read_key(self.key_file)
+        if content is None or key is None:
+            return False
+        made = _read(content, self.cert_file)
+        return (
+            made.public_key() == key.public_key()
+            and _from(self._ca, made)
+            and made.not_valid_after_utc - _RENEW_BEFORE > self._clock.now()
+            and _alternatives(made) == _general_names(self._names)
+        )
+
+    def _serving_extensions(self) -> list[x509.ExtensionType]:
+        return [
+            x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]),
+            x509.SubjectAlternativeName(_general_names(self._names)),
+        ]
+
+    def _signed(
+        self, subject: x509.Name, key: Key, days: int, extensions: Sequence[x509.ExtensionType]
+    ) -> x509.Certificate:
+        now = self._clock.now()
+        end = min(now + timedelta(days=days), self._ca.not_valid_after_utc)
+        builder = (
+            _begun(subject, key, now - _SKEW, end)
+            .issuer_name(self._ca.subject)
+            .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+            .add_extension(_usage("digital_signature"), critical=True)
+            .add_extension(
+                x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()), critical=False
+            )
+        )
+        for extension in extensions:
+            builder = builder.add_extension(extension, critical=False)
+        return builder.sign(self._key, hashes.SHA256())
+
+
+def _authority_certificate(key: Key, now: datetime) -> x509.Certificate:
+    name = _named("dray")
+    return (
+        _begun(name, key, now - _SKEW, now + timedelta(days=365 * _CA_YEARS))
+        .issuer_name(name)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(_usage("key_cert_sign", "crl_sign", "digital_signature"), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+
+
+def _begun(subject: x509.Name, key: Key, start: datetime, end: datetime) -> x509.CertificateBuilder:
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(start)
+        .not_valid_after(end)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+    )
+
+
+_USAGES = (
+    "digital_signature",
+    "content_commitment",
+    "key_encipherment",
+    "data_encipherment",
+    "key_agreement",
+    "key_cert_sign",
+    "crl_sign",
+    "encipher_only",
+    "decipher_only",
+)
+
+
+def _usage(*wanted: str) -> x509.KeyUsage:
+    return x509.KeyUsage(**{usage: usage in wanted for usage in _USAGES})
+
+
+def _named(name: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+
+
+def _general_names(names: Sequence[str]) -> list[x509.GeneralName]:
+    return [_general_name(name) for name in names]
+
+
+def _general_name(name: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(name))
+    except ValueError:
+        return x509.DNSName(name)
+
+
+def _alternatives(certificate: x509.Certificate) -> list[x509.GeneralName]:
+    try:
+        return list(certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value)
+    except x509.ExtensionNotFound:
+        return []
+
+
+def _from(ca: x509.Certificate, certificate: x509.Certificate) -> bool:
+    try:
+        certificate.verify_directly_issued_by(ca)
+    except (ValueError, TypeError, InvalidSignature):
+        return False
+    return True
+
+
+def _read(content: bytes, path: Path) -> x509.Certificate:
+    try:
+        return x509.load_pem_x509_certificate(content)
+    except ValueError:
+        raise CredentialError(f"`{path}` is no certificate (PEM); delete it to get a new one") from None
+
+
+def _pem(certificate: x509.Certificate) -> bytes:
+    return certificate.public_bytes(serialization.Encoding.PEM)

@@ -1,0 +1,51 @@
+"""Private keys: made, kept in a file, and read back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from dray.server.auth.authn.secret_files import CredentialError, read_private, write_private
+
+Key = ec.EllipticCurvePrivateKey
+
+
+def new_key() -> Key:
+    """A key on the curve P-256: small, quick, and understood by every client."""
+    return ec.generate_private_key(ec.SECP256R1())
+
+
+def key_pem(key: Key) -> bytes:
+    """A key as it stands in a file."""
+    return key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )
+
+
+def read_key(path: Path) -> Key | None:
+    """The key in a file; None when there is no such file."""
+    content = read_private(path)
+    if content is None:
+        return None
+    try:
+        key = serialization.load_pem_private_key(content, password=None)
+    except (ValueError, TypeError):
+        key = None
+    if not isinstance(key, ec.EllipticCurvePrivateKey) or not isinstance(key.curve, ec.SECP256R1):
+        raise CredentialError(
+            f"`{path}` is no key as we write it (PEM, P-256, no password); delete it to get a new one"
+        )
+    return key
+
+
+def kept_key(path: Path) -> Key:
+    """The key in a file, which is made if it is not there."""
+    key = read_key(path)
+    if key is None:
+        key = new_key()
+        write_private(path, key_pem(key))
+    return key

@@ -1,0 +1,244 @@
+"""Tokens of service accounts: signed by the server, good for a while, and gone with what they belong to.
+
+Theory of operation: a token is a JWT that names the account, its uid, and maybe an object it is bound to (a
+pod, a node, a secret). It is good if our key signed it with our algorithm, if now is between its times, if it
+is meant for one of our audiences, and if account and bound object still are there with the uids they had. So
+a token is taken back by deleting the account or the object; there is no list of revoked tokens.
+
+To check a signature takes long, so what it says is remembered under a digest of the token; everything that
+can change is asked again each time. Account and object are only looked up when the signature is right: nobody
+learns from us which accounts exist.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from hashlib import sha256
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+from uuid import uuid4
+
+import jwt
+from jwt.algorithms import ECAlgorithm
+
+from dray.api.kinds import Kind, known_kind
+from dray.clock import Clock, SystemClock
+from dray.server.auth.authn.private_keys import Key, kept_key
+from dray.server.auth.authn.secret_files import alone_in, private_directory
+from dray.server.auth.authn.token_file import LONGEST_TOKEN
+from dray.server.http.requests import User
+from dray.server.objects.stored_object import Held
+from dray.server.watch.cache import Cache
+
+ISSUER = "https://kubernetes.default.svc.cluster.local"
+ACCOUNT_PREFIX = "system:serviceaccount:"
+ACCOUNTS = "system:serviceaccounts"
+
+EXTRA = "authentication.kubernetes.io/"
+NODE_NAME = EXTRA + "node-name"
+"""Where a user's token says on which node it is used."""
+
+SHORTEST, LONGEST = timedelta(minutes=10), timedelta(days=365)
+
+_ALGORITHM = "ES256"
+_REMEMBERED = 10_000
+_SKEW = timedelta(seconds=10)
+_REQUIRED = ("iss", "sub", "aud", "exp", "nbf", "iat")
+
+
+_ACCOUNT = known_kind("", "ServiceAccount")
+BINDABLE: Mapping[str, Kind] = {name: known_kind("", name) for name in ("Pod", "Node", "Secret")}
+"""What a token can be bound to."""
+
+
+@dataclass(frozen=True, slots=True)
+class Issued:
+    """A fresh token and when it ends."""
+
+    token: str = field(repr=False)
+    expires: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """Whose token it is, and which of the wanted audiences it is meant for."""
+
+    user: User
+    audiences: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """Who signs, and whom tokens are meant for when nobody says otherwise."""
+
+    issuer: str = ISSUER
+    audiences: tuple[str, ...] = (ISSUER,)
+
+
+class AccountTokens:
+    """Signs tokens of service accounts and recognises them."""
+
+    def __init__(self, key: Key, cache: Cache, terms: Terms, clock: Clock) -> None:
+        self._key = key
+        self._cache = cache
+        self._clock = clock
+        self.terms = terms
+        self._known: OrderedDict[bytes, Mapping[str, Any]] = OrderedDict()
+        public: dict[str, Any] = ECAlgorithm.to_jwk(key.public_key(), as_dict=True)
+        self._key_id = sha256(f"{public['x']}.{public['y']}".encode()).hexdigest()[:32]
+        self._public = public | {"use": "sig", "alg": _ALGORITHM, "kid": self._key_id}
+
+    @classmethod
+    def open(
+        cls, directory: Path, cache: Cache, terms: Terms | None = None, clock: Clock | None = None
+    ) -> AccountTokens:
+        """With the key in the directory, which is made if it is not there."""
+        private_directory(directory)
+        with alone_in(directory):
+            key = kept_key(directory / "service-account.key")
+        return cls(key, cache, terms or Terms(), clock or SystemClock())
+
+    def jwks(self) -> dict[str, Any]:
+        """The public key, for others who want to check our tokens (`/openid/v1/jwks`)."""
+        return {"keys": [self._public]}
+
+    def openid_configuration(self) -> dict[str, Any]:
+        """`/.well-known/openid-configuration`."""
+        return {
+            "issuer": self.terms.issuer,
+            "jwks_uri": f"{self.terms.issuer}/openid/v1/jwks",
+            "response_types_supported": ["id_token"],
+            "subject_types_supported": ["public"],
+            "id_token_signing_alg_values_supported": [_ALGORITHM],
+        }
+
+    def issue(
+        self, account: Held, lifetime: timedelta, audiences: Sequence[str] = (), bound: Held | None = None
+    ) -> Issued:
+        """A token for an account, maybe bound to an object."""
+        now = self._clock.now().replace(microsecond=0)
+        expires = now + min(max(lifetime, SHORTEST), LONGEST)
+        about: dict[str, Any] = {
+            "namespace": account.namespace,
+            "serviceaccount": {"name": account.name, "uid": account.metadata.uid},
+        }
+        if bound is not None:
+            about |= self._bound_claims(bound)
+        claims = {
+            "iss": self.terms.issuer,
+            "sub": f"{ACCOUNT_PREFIX}{account.namespace}:{account.name}",
+            "aud": list(audiences or self.terms.audiences),
+            "exp": int(expires.timestamp()),
+            "iat": int(now.timestamp()),
+            "nbf": int(now.timestamp()),
+            "jti": str(uuid4()),
+            "kubernetes.io": about,
+        }
+        token = jwt.encode(claims, self._key, algorithm=_ALGORITHM, headers={"kid": self._key_id})
+        return Issued(token, expires)
+
+    def verify(self, token: str, audiences: Sequence[str] = ()) -> Verified | None:
+        """Whose token it is, if it is good now and meant for one of the audiences (by default ours)."""
+        claims = self._claims(token)
+        if claims is None or not self._timely(claims):
+            return None
+        wanted = audiences or self.terms.audiences
+        meant = tuple(audience for audience in wanted if audience in claims["aud"])
+        user = self._user(claims) if meant else None
+        return None if user is None else Verified(user, meant)
+
+    def _bound_claims(self, bound: Held) -> dict[str, Any]:
+        about: dict[str, Any] = {
+            bound.kind.name.lower(): {"name": bound.name, "uid": bound.metadata.uid},
+        }
+        if bound.kind.name == "Pod":
+            node = self._cache.get(BINDABLE["Node"], "", bound.document.get("spec", {}).get("nodeName", ""))
+            if node is not None:
+                about["node"] = {"name": node.name, "uid": node.metadata.uid}
+        return about
+
+    def _claims(self, token: str) -> Mapping[str, Any] | None:
+        """What the token says, if we signed it."""
+        if len(token) > LONGEST_TOKEN or token.count(".") != 2:
+            return None
+        digest = sha256(token.encode(errors="surrogateescape")).digest()
+        known = self._known.get(digest)
+        if known is None:
+            known = self._decoded(token)
+            if known is None:
+                return None
+            self._known[digest] = known
+            while len(self._known) > _REMEMBERED:
+                self._known.popitem(last=False)
+        return known
+
+    def _decoded(self, token: str) -> Mapping[str, Any] | None:
+        try:
+            claims: dict[str, Any] = jwt.decode(
+                token,
+                self._key.public_key(),
+                algorithms=[_ALGORITHM],
+                issuer=self.terms.issuer,
+                options={
+                    "require": list(_REQUIRED),
+                    # Times and audiences are judged each time the token comes, by our clock.
+                    "verify_exp": False,
+                    "verify_nbf": False,
+                    "verify_iat": False,
+                    "verify_aud": False,
+                },
+            )
+        except (jwt.PyJWTError, ValueError, RecursionError):
+            return None
+        sound = all(isinstance(claims[name], int) for name in ("exp", "nbf"))
+        return claims if sound and isinstance(claims["aud"], list) else None
+
+    def _timely(self, claims: Mapping[str, Any]) -> bool:
+        now = self._clock.now()
+        begins = datetime.fromtimestamp(claims["nbf"], UTC) - _SKEW
+        return begins <= now < datetime.fromtimestamp(claims["exp"], UTC)
+
+    def _user(self, claims: Mapping[str, Any]) -> User | None:
+        about = claims.get("kubernetes.io", {})
+        namespace, account = about.get("namespace", ""), about.get("serviceaccount", {})
+        name, uid = account.get("name", ""), account.get("uid", "")
+        if claims["sub"] != f"{ACCOUNT_PREFIX}{namespace}:{name}":
+            return None
+        if not self._stands(_ACCOUNT, namespace, account):
+            return None
+        for kind, bound in _bound_objects(about):
+            if not self._stands(kind, namespace if kind.namespaced else "", bound):
+                return None
+        groups = (ACCOUNTS, f"{ACCOUNTS}:{namespace}")
+        return User(claims["sub"], groups, uid, _extra(claims, about))
+
+    def _stands(self, kind: Kind, namespace: str, wanted: Mapping[str, str]) -> bool:
+        """Whether the object is there, and is the one that was meant and not another of the same name."""
+        held = self._cache.get(kind, namespace, wanted.get("name", ""))
+        return held is not None and bool(wanted.get("uid")) and held.metadata.uid == wanted["uid"]
+
+
+def _bound_objects(about: Mapping[str, Any]) -> list[tuple[Kind, Mapping[str, str]]]:
+    """What must still be there: the object a token is bound to.
+
+    A pod's node is only told, not bound: the pod goes when its node goes.
+    """
+    pod = about.get("pod")
+    if pod is not None:
+        return [(BINDABLE["Pod"], pod)]
+    return [(kind, about[name.lower()]) for name, kind in BINDABLE.items() if name.lower() in about]
+
+
+def _extra(claims: Mapping[str, Any], about: Mapping[str, Any]) -> Mapping[str, tuple[str, ...]]:
+    extra: dict[str, tuple[str, ...]] = {}
+    if "jti" in claims:
+        extra[EXTRA + "credential-id"] = (f"JTI={claims['jti']}",)
+    for name in ("pod", "node"):
+        if name in about:
+            extra[f"{EXTRA}{name}-name"] = (about[name]["name"],)
+            extra[f"{EXTRA}{name}-uid"] = (about[name]["uid"],)
+    return MappingProxyType(extra)

@@ -1,0 +1,82 @@
+"""Bearer tokens from a file: who may come with which, as an administrator wrote it down.
+
+Theory of operation: the file is the one Kubernetes reads: `token,user,uid` and maybe `"group1,group2"` on
+each line. The tokens themselves are forgotten at once: what is kept is a keyed digest, under a key that this
+process made up. To look a token up is to look its digest up, so how long that takes tells nothing about how
+much of a guess was right.
+"""
+
+from __future__ import annotations
+
+import csv
+import hmac
+import io
+import secrets
+from collections.abc import Mapping
+from hashlib import blake2b
+from pathlib import Path
+
+from dray.server.auth.authn.secret_files import CredentialError, read_file
+from dray.server.http.requests import AUTHENTICATED, User
+
+LONGEST_TOKEN = 16 * 1024
+"""Nobody's token is longer; what is longer is not even looked at."""
+
+
+class StaticTokens:
+    """The users of a token file."""
+
+    def __init__(self, users: Mapping[str, User] | None = None) -> None:
+        self._key = secrets.token_bytes(32)
+        self._users = {self._digest(token): user for token, user in (users or {}).items()}
+
+    def __repr__(self) -> str:
+        return f"StaticTokens({len(self._users)} users)"
+
+    @classmethod
+    def read(cls, path: Path) -> StaticTokens:
+        """The tokens in a file."""
+        content = read_file(path)
+        if content is None:
+            raise CredentialError(f"there is no token file `{path}`; expected lines of token,user,uid,groups")
+        try:
+            text = content.decode()
+        except UnicodeDecodeError:
+            raise CredentialError(f"`{path}` is not UTF-8 text; expected lines of token,user,uid") from None
+        users: dict[str, User] = {}
+        rows = csv.reader(io.StringIO(text, newline=""), skipinitialspace=True)
+        try:
+            for row in rows:
+                _add(users, row, f"{path}:{rows.line_num}")
+        except csv.Error as error:
+            raise CredentialError(f"{path}:{rows.line_num}: {error}") from None
+        return cls(users)
+
+    def find(self, token: str) -> User | None:
+        """Whose token it is, if anybody's."""
+        if not token or len(token) > LONGEST_TOKEN:
+            return None
+        return self._users.get(self._digest(token))
+
+    def _digest(self, token: str) -> bytes:
+        return blake2b(token.encode(errors="surrogateescape"), key=self._key, digest_size=32).digest()
+
+
+def _add(users: dict[str, User], row: list[str], where: str) -> None:
+    """One line of the file; complaints name the line and never the token."""
+    if not row or row[0].startswith("#"):
+        return
+    if len(row) < 3:
+        raise CredentialError(
+            f"{where}: {len(row)} columns; expected token,user,uid or token,user,uid,groups"
+        )
+    token, name, uid = (column.strip() for column in row[:3])
+    if not token or not name:
+        raise CredentialError(f"{where}: the {'token' if not token else 'user'} is empty")
+    if len(token) > LONGEST_TOKEN:
+        raise CredentialError(f"{where}: the token is longer than {LONGEST_TOKEN} characters")
+    if any(hmac.compare_digest(token.encode(), known.encode()) for known in users):
+        raise CredentialError(f"{where}: the same token as on a line before")
+    groups = [group.strip() for column in row[3:] for group in column.split(",")]
+    named = tuple(group for group in groups if group and group != AUTHENTICATED)
+    users[token] = User(name, named, uid)

@@ -1,0 +1,339 @@
+"""The roles that every server begins with, and who has them.
+
+Theory of operation: two tables. A row of `ROLES` is a role with its rules in a short form, `VERBS:
+RESOURCES`; a resource is written `resource.group/subresource`, a path with a slash in front, and names in
+brackets narrow a rule to objects of these names. `view`, `edit` and `admin` have no rules of their own: they
+are put together from roles with labels that say so, and anybody may add to them in the same way. A row of
+`BINDINGS` says who has a role.
+
+Rules for this file: a component gets what its work needs. Nobody but administrators gets `*` for verbs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dray.api.preparation import RESTORED_PAGE
+from dray.server.auth.authz.policy_rules import place_of, rule_of
+from dray.server.auth.authz.rbac import GROUP
+from dray.server.http.requests import AUTHENTICATED, MASTERS, UNAUTHENTICATED
+
+_R = "get,list,watch"
+_W = "create,update,patch,delete,deletecollection"
+_EVENTS = "create,update,patch: events events.events.k8s.io"
+
+_CLAIMS = "resourceclaims.resource.k8s.io resourceclaims.cdi.k8s.io"
+_STATUSES = "resourceclaims.resource.k8s.io/status resourceclaims.cdi.k8s.io/status"
+_BOUND = "resourceclaims.resource.k8s.io/binding resourceclaims.cdi.k8s.io/binding"
+_TEMPLATES = "resourceclaimtemplates.resource.k8s.io"
+_CLASSES = "deviceclasses.resource.k8s.io resourceclasses.cdi.k8s.io"
+_SLICES = "resourceslices.resource.k8s.io"
+_TAINTS = "devicetaintrules.resource.k8s.io"
+
+_PLAIN = (
+    "configmaps endpoints persistentvolumeclaims pods replicationcontrollers serviceaccounts services "
+    "daemonsets.apps deployments.apps replicasets.apps statefulsets.apps "
+    "horizontalpodautoscalers.autoscaling cronjobs.batch jobs.batch poddisruptionbudgets.policy "
+    "ingresses.networking.k8s.io networkpolicies.networking.k8s.io"
+)
+"""What people who work in a namespace work with, besides claims."""
+
+_LOOKED_AT = (
+    "events events.events.k8s.io limitranges namespaces resourcequotas controllerrevisions.apps "
+    f"endpointslices.discovery.k8s.io */status *.apps/status *.batch/status {_STATUSES}"
+)
+
+_ELECTION = (
+    "create,list,watch: leases.coordination.k8s.io leasecandidates.coordination.k8s.io",
+    "get,update,patch: leases.coordination.k8s.io"
+    " [kube-scheduler kube-controller-manager dray-scheduler dray-controller]",
+    "get,update,patch,delete: leasecandidates.coordination.k8s.io",
+)
+_DELEGATED = (
+    "create: tokenreviews.authentication.k8s.io subjectaccessreviews.authorization.k8s.io",
+    f"{_R}: configmaps [extension-apiserver-authentication]",
+)
+_PLACING = (
+    _EVENTS,
+    *_ELECTION,
+    f"{_R}: nodes namespaces {_TEMPLATES} {_CLASSES} {_SLICES} {_TAINTS} priorityclasses.scheduling.k8s.io",
+    f"{_R},delete: pods",
+    "create: pods/binding bindings",
+    "update,patch: pods/status",
+    f"{_R},update,patch: {_CLAIMS}",
+    f"get,update,patch: {_STATUSES}",
+    f"update,patch: {_BOUND}",
+)
+_CLAIM_KEEPING = (
+    _EVENTS,
+    f"{_R}: pods {_TEMPLATES} podgroups.scheduling.k8s.io",
+    f"{_R},create,update,patch,delete: {_CLAIMS}",
+    f"get,update,patch: {_STATUSES}",
+    f"update,patch: {_BOUND}",
+    "update,patch: pods/status",
+    "update: pods/finalizers",
+)
+_HEALTH = "get: /healthz /healthz/* /livez /livez/* /readyz /readyz/* /version /version/"
+
+TO_ADMIN, TO_EDIT, TO_VIEW = (f"{GROUP}/aggregate-to-{role}" for role in ("admin", "edit", "view"))
+
+
+@dataclass(frozen=True, slots=True)
+class RoleRow:
+    """A role: its rules, the role it is part of, and which parts it is put together from."""
+
+    name: str
+    rules: tuple[str, ...] = ()
+    part_of: str = ""
+    made_of: str = ""
+
+
+ROLES: tuple[RoleRow, ...] = (
+    RoleRow("cluster-admin", ("*: *.*", "*: /*")),
+    RoleRow("admin", made_of=TO_ADMIN),
+    RoleRow("edit", part_of=TO_ADMIN, made_of=TO_EDIT),
+    RoleRow("view", part_of=TO_EDIT, made_of=TO_VIEW),
+    RoleRow(
+        "system:aggregate-to-admin",
+        (
+            f"{_R},{_W}: roles.{GROUP} rolebindings.{GROUP}",
+            "create: localsubjectaccessreviews.authorization.k8s.io",
+        ),
+        part_of=TO_ADMIN,
+    ),
+    RoleRow(
+        "system:aggregate-to-edit",
+        (
+            f"{_W}: {_PLAIN} {_CLAIMS} {_TEMPLATES}",
+            f"{_R},{_W}: secrets leases.coordination.k8s.io",
+            "create: pods/eviction serviceaccounts/token",
+            "create,update,patch: events events.events.k8s.io",
+            "impersonate: serviceaccounts",
+        ),
+        part_of=TO_EDIT,
+    ),
+    RoleRow(
+        "system:aggregate-to-view",
+        (f"{_R}: {_PLAIN} {_LOOKED_AT} {_CLAIMS} {_TEMPLATES}", "get: pods/log"),
+        part_of=TO_VIEW,
+    ),
+    RoleRow("system:public-info-viewer", (_HEALTH,)),
+    RoleRow("system:discovery", (_HEALTH, "get: /api /api/* /apis /apis/* /openapi /openapi/*"), part_of=""),
+    RoleRow(
+        "system:basic-user",
+        (
+            f"get: {RESTORED_PAGE}",
+            "create: selfsubjectaccessreviews.authorization.k8s.io "
+            "selfsubjectrulesreviews.authorization.k8s.io selfsubjectreviews.authentication.k8s.io",
+        ),
+    ),
+    RoleRow(
+        "system:service-account-issuer-discovery",
+        ("get: /.well-known/openid-configuration /openid/v1/jwks",),
+    ),
+    RoleRow("system:monitoring", (_HEALTH, "get: /metrics /metrics/*")),
+    RoleRow("system:auth-delegator", (_DELEGATED[0],)),
+    RoleRow(
+        "system:node",
+        (
+            "create,get,update,patch,delete: nodes",
+            f"{_R},create,delete: pods",
+            "get,update,patch: nodes/status pods/status",
+            f"get: configmaps secrets {_CLAIMS}",
+            f"{_R},{_W}: {_SLICES} preparations.dray.dev",
+            _EVENTS,
+        ),
+    ),
+    RoleRow(
+        "system:kube-scheduler",
+        (
+            *_PLACING,
+            *_DELEGATED,
+            f"{_R}: replicationcontrollers services replicasets.apps statefulsets.apps "
+            "poddisruptionbudgets.policy csinodes.storage.k8s.io csidrivers.storage.k8s.io "
+            "csistoragecapacities.storage.k8s.io storageclasses.storage.k8s.io "
+            "volumeattachments.storage.k8s.io podgroups.scheduling.k8s.io workloads.scheduling.k8s.io",
+            f"{_R},update,patch: persistentvolumeclaims persistentvolumes",
+            "update,patch: podgroups.scheduling.k8s.io/status",
+        ),
+    ),
+    RoleRow(
+        "system:kube-controller-manager",
+        (
+            *_CLAIM_KEEPING,
+            *_ELECTION,
+            *_DELEGATED,
+            "list,watch: *.*",
+            "get,create,update,delete: secrets serviceaccounts",
+            "create: serviceaccounts/token",
+            "get: configmaps namespaces",
+        ),
+    ),
+    RoleRow("system:controller:resource-claim-controller", _CLAIM_KEEPING),
+    RoleRow("system:controller:generic-garbage-collector", (_EVENTS, f"{_R},update,patch,delete: *.*")),
+    RoleRow(
+        "system:controller:namespace-controller",
+        (
+            f"{_R},delete: namespaces",
+            "update: namespaces/status namespaces/finalize",
+            "get,list,delete,deletecollection: *.*",
+        ),
+    ),
+    RoleRow(
+        "system:controller:resourcequota-controller",
+        (_EVENTS, "list,watch: *.*", "update: resourcequotas/status"),
+    ),
+    RoleRow("system:controller:service-account-controller", (_EVENTS, "create: serviceaccounts")),
+    RoleRow(
+        "system:controller:pod-garbage-collector",
+        (_EVENTS, "list,watch,delete: pods", "get,list: nodes", "patch: pods/status"),
+    ),
+    RoleRow(
+        "system:controller:device-taint-eviction-controller",
+        (
+            _EVENTS,
+            f"{_R},delete: pods",
+            "update,patch: pods/status",
+            f"{_R}: {_CLAIMS} {_SLICES} {_TAINTS} {_CLASSES}",
+            f"update,patch: {_TAINTS}/status",
+        ),
+    ),
+    RoleRow(
+        "system:controller:clusterrole-aggregation-controller",
+        (f"escalate,get,list,watch,update,patch: clusterroles.{GROUP}",),
+    ),
+    RoleRow("dray:class-reader", (f"{_R}: {_CLASSES}",)),
+    RoleRow("dray:scheduler", (*_PLACING, f"{_R}: preparations.dray.dev")),
+    RoleRow(
+        "dray:controller",
+        (
+            *_CLAIM_KEEPING,
+            *_ELECTION,
+            f"{_R}: nodes namespaces resourcequotas preparations.dray.dev {_CLASSES} {_SLICES} {_TAINTS}",
+            f"patch: {_TAINTS}/status",
+            "delete: pods",
+            f"{_R},create: serviceaccounts",
+            "patch: nodes nodes/status",
+            f"{_R}: leases.coordination.k8s.io",
+            "update,patch: resourcequotas/status",
+        ),
+    ),
+    RoleRow(
+        "dray:driver",
+        (
+            _EVENTS,
+            f"{_R},{_W}: {_SLICES}",
+            f"{_R}: {_CLASSES}",
+            "get: nodes resourceclaims.resource.k8s.io",
+            "get,update,patch: resourceclaims.resource.k8s.io/status",
+            "list: preparations.dray.dev",
+        ),
+    ),
+    RoleRow(
+        "dray:classic-driver",
+        (
+            _EVENTS,
+            f"{_R},update,patch: resourceclaims.cdi.k8s.io",
+            "get,update,patch: resourceclaims.cdi.k8s.io/status",
+            f"{_R}: nodes {_CLASSES}",
+            "list: preparations.dray.dev",
+        ),
+    ),
+    RoleRow(
+        "dray:dashboard",
+        (
+            f"{_R}: nodes namespaces pods pods/status resourcequotas events events.events.k8s.io "
+            f"{_CLAIMS} {_STATUSES} {_TEMPLATES} {_CLASSES} {_SLICES} {_TAINTS} preparations.dray.dev",
+            "get: /metrics",
+        ),
+    ),
+)
+
+_EVERYBODY = (f"Group:{AUTHENTICATED}", f"Group:{UNAUTHENTICATED}")
+_CONTROLLERS = "system:controller:"
+
+BINDINGS: Mapping[str, tuple[str, ...]] = {
+    "cluster-admin": (f"Group:{MASTERS}",),
+    "system:public-info-viewer": _EVERYBODY,
+    "system:service-account-issuer-discovery": _EVERYBODY,
+    "system:discovery": (f"Group:{AUTHENTICATED}",),
+    "system:basic-user": (f"Group:{AUTHENTICATED}",),
+    "system:monitoring": ("Group:system:monitoring",),
+    "system:kube-scheduler": ("User:system:kube-scheduler",),
+    "system:kube-controller-manager": ("User:system:kube-controller-manager",),
+    **{
+        row.name: (f"Account:{row.name.removeprefix(_CONTROLLERS)}",)
+        for row in ROLES
+        if row.name.startswith(_CONTROLLERS)
+    },
+    "dray:class-reader": (f"Group:{AUTHENTICATED}",),
+    "dray:scheduler": ("User:dray:scheduler",),
+    "dray:controller": ("User:dray:controller",),
+    "dray:driver": ("Group:dray:drivers",),
+    "dray:classic-driver": ("Group:dray:classic-drivers",),
+    "dray:dashboard": ("User:dray:dashboard",),
+}
+"""Who has which role; accounts are those of the namespace `kube-system`."""
+
+_SYSTEM = "kube-system"
+
+
+def bootstrap_documents() -> list[dict[str, Any]]:
+    """The cluster roles and bindings to write when they are absent; nothing here depends on the order."""
+    return [*map(_role, ROLES), *(_binding(name, who) for name, who in BINDINGS.items())]
+
+
+def _rules(row: RoleRow) -> list[dict[str, Any]]:
+    """One rule for each group, so that no rule says more than the short form."""
+    rules: list[dict[str, Any]] = []
+    for text in row.rules:
+        verbs, _, what = text.partition(": ")
+        what, bracket, names = what.partition("[")
+        by_group: dict[str, list[str]] = {}
+        for place in what.split():
+            group = "/" if place.startswith("/") else place_of(place)[0]
+            by_group.setdefault(group, []).append(place)
+        for places in by_group.values():
+            short = f"{verbs}: {' '.join(places)}" + (f" [{names}" if bracket else "")
+            rules.append(rule_of(short).document())
+    return rules
+
+
+def _role(row: RoleRow) -> dict[str, Any]:
+    labels = {"kubernetes.io/bootstrapping": "rbac-defaults"}
+    if row.part_of:
+        labels[row.part_of] = "true"
+    document = _document("ClusterRole", row.name, labels) | {"rules": _rules(row)}
+    if row.made_of:
+        document["aggregationRule"] = {"clusterRoleSelectors": [{"matchLabels": {row.made_of: "true"}}]}
+        document["rules"] = [rule for part in _parts(row.made_of) for rule in _rules(part)]
+    return document
+
+
+def _parts(label: str) -> list[RoleRow]:
+    found = [row for row in ROLES if row.part_of == label]
+    return [part for row in found for part in ([row] if not row.made_of else _parts(row.made_of))]
+
+
+def _binding(role: str, subjects: tuple[str, ...]) -> dict[str, Any]:
+    document = _document("ClusterRoleBinding", role, {"kubernetes.io/bootstrapping": "rbac-defaults"})
+    return document | {
+        "roleRef": {"apiGroup": GROUP, "kind": "ClusterRole", "name": role},
+        "subjects": [_subject(*subject.split(":", 1)) for subject in subjects],
+    }
+
+
+def _subject(kind: str, name: str) -> dict[str, str]:
+    if kind == "Account":
+        return {"kind": "ServiceAccount", "name": name, "namespace": _SYSTEM}
+    return {"apiGroup": GROUP, "kind": kind, "name": name}
+
+
+def _document(kind: str, name: str, labels: Mapping[str, str]) -> dict[str, Any]:
+    return {
+        "apiVersion": f"{GROUP}/v1",
+        "kind": kind,
+        "metadata": {"name": name, "labels": dict(labels)},
+    }

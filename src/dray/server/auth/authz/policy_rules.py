@@ -1,0 +1,229 @@
+"""What a role allows: rules, what is asked of them, and whether one covers the other.
+
+Theory of operation: a rule is a set of groups, resources and verbs, all pairs of which it allows, maybe only
+for some names; or a set of paths. `*` stands for everything in its place. A question is one verb on one
+thing. A rule covers another when every question the other answers with yes gets a yes from it, too; that is
+found out by taking the other apart into single pieces.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import msgspec
+
+from dray.server.http.requests import Call, User
+
+EVERYTHING = "*"
+
+_NAME_SELECTOR = "metadata.name="
+_CHOOSING = frozenset({"list", "watch", "deletecollection"})
+"""Verbs that act on what a selector chooses; for others it means nothing."""
+
+
+class Asked(NamedTuple):
+    """One verb on one thing: a resource, or a path that is none (`resource` is empty then)."""
+
+    verb: str
+    group: str = ""
+    resource: str = ""
+    subresource: str = ""
+    namespace: str = ""
+    name: str = ""
+    path: str = ""
+    selector: str = ""
+    """The field selector of a list or watch; nodes may see some lists only in part."""
+
+    @property
+    def place(self) -> str:
+        """`pods` or `pods/status`, as rules name it."""
+        return f"{self.resource}/{self.subresource}" if self.subresource else self.resource
+
+
+def asked_of(call: Call) -> Asked:
+    """What a call asks for. A selector for one name is as good as the name."""
+    if not call.is_resource:
+        return Asked(call.verb, path=call.path)
+    selector = call.query.get("fieldSelector", "")
+    name = call.name
+    if call.verb in _CHOOSING and selector.startswith(_NAME_SELECTOR) and "," not in selector:
+        name = selector.removeprefix(_NAME_SELECTOR).removeprefix("=")
+    namespace = call.namespace
+    if call.verb == "get" and call.plural == "namespaces" and not call.group:
+        namespace = call.name  # who works in a namespace may look at it
+    return Asked(call.verb, call.group, call.plural, call.subresource, namespace, name, selector=selector)
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyRule:
+    """One rule of a role."""
+
+    verbs: frozenset[str] = frozenset()
+    groups: frozenset[str] = frozenset()
+    resources: frozenset[str] = frozenset()
+    names: frozenset[str] = frozenset()
+    paths: tuple[str, ...] = ()
+
+    def allows(self, asked: Asked) -> bool:
+        """Whether the rule says yes."""
+        if asked.verb not in self.verbs and EVERYTHING not in self.verbs:
+            return False
+        if not asked.resource:
+            return any(_reaches(path, asked.path) for path in self.paths)
+        if asked.group not in self.groups and EVERYTHING not in self.groups:
+            return False
+        if self.names and asked.name not in self.names:
+            return False
+        return self._names(asked)
+
+    def _names(self, asked: Asked) -> bool:
+        resources = self.resources
+        if EVERYTHING in resources or asked.place in resources:
+            return True
+        return bool(asked.subresource) and f"*/{asked.subresource}" in resources
+
+    def document(self) -> dict[str, Any]:
+        """As it is written in a role."""
+        fields = {
+            "verbs": sorted(self.verbs),
+            "apiGroups": sorted(self.groups),
+            "resources": sorted(self.resources),
+            "resourceNames": sorted(self.names),
+            "nonResourceURLs": list(self.paths),
+        }
+        return {field: values for field, values in fields.items() if values}
+
+
+def _reaches(pattern: str, path: str) -> bool:
+    if pattern.endswith(EVERYTHING):
+        return path.startswith(pattern[:-1])
+    return pattern == path
+
+
+# --- as they are written ---
+
+
+class _Rule(msgspec.Struct, frozen=True, rename="camel"):
+    verbs: list[str] = []
+    api_groups: list[str] | None = None
+    resources: list[str] | None = None
+    resource_names: list[str] | None = None
+    non_resource_urls: list[str] | None = msgspec.field(default=None, name="nonResourceURLs")
+
+
+def read_rules(written: Any) -> tuple[PolicyRule, ...]:
+    """The rules of a role's document; a `ValueError` that names the place when they are none."""
+    try:
+        rules = msgspec.convert(written or [], list[_Rule])
+    except msgspec.ValidationError as error:
+        raise ValueError(str(error)) from None
+    return tuple(
+        PolicyRule(
+            frozenset(rule.verbs),
+            frozenset(rule.api_groups or ()),
+            frozenset(rule.resources or ()),
+            frozenset(rule.resource_names or ()),
+            tuple(rule.non_resource_urls or ()),
+        )
+        for rule in rules
+    )
+
+
+# --- does one cover the other ---
+
+
+def uncovered(wanted: Iterable[PolicyRule], owned: Sequence[PolicyRule]) -> list[PolicyRule]:
+    """The pieces of the wanted rules that none of the owned rules allows."""
+    return [piece for rule in wanted for piece in _pieces(rule) if not _covered(piece, owned)]
+
+
+def _pieces(rule: PolicyRule) -> Iterator[PolicyRule]:
+    for verb in sorted(rule.verbs):
+        for path in rule.paths:
+            yield PolicyRule(frozenset({verb}), paths=(path,))
+        names: Sequence[str] = sorted(rule.names) or [""]
+        for group, resource, name in itertools.product(sorted(rule.groups), sorted(rule.resources), names):
+            yield PolicyRule(
+                frozenset({verb}),
+                frozenset({group}),
+                frozenset({resource}),
+                frozenset({name} if name else ()),
+            )
+
+
+def _covered(piece: PolicyRule, owned: Sequence[PolicyRule]) -> bool:
+    return any(_covers(rule, piece) for rule in owned)
+
+
+def _covers(rule: PolicyRule, piece: PolicyRule) -> bool:
+    """Whether the rule allows all that the piece allows; a piece has one value in each place."""
+    if not _within(piece.verbs, rule.verbs):
+        return False
+    if piece.paths:
+        return any(_path_within(piece.paths[0], path) for path in rule.paths)
+    if not _within(piece.groups, rule.groups) or not _resource_within(piece, rule):
+        return False
+    return not rule.names or (bool(piece.names) and piece.names <= rule.names)
+
+
+def _within(wanted: frozenset[str], owned: frozenset[str]) -> bool:
+    return EVERYTHING in owned or wanted <= owned
+
+
+def _resource_within(piece: PolicyRule, rule: PolicyRule) -> bool:
+    if _within(piece.resources, rule.resources):
+        return True
+    (wanted,) = piece.resources
+    _, slash, subresource = wanted.partition("/")
+    return bool(slash) and f"*/{subresource}" in rule.resources
+
+
+def _path_within(wanted: str, owned: str) -> bool:
+    if owned.endswith(EVERYTHING):
+        return wanted.removesuffix(EVERYTHING).startswith(owned[:-1])
+    return wanted == owned
+
+
+# --- the words of a refusal ---
+
+
+def refusal_text(user: User, asked: Asked) -> str:
+    """Why not, in the words Kubernetes clients know."""
+    if not asked.resource:
+        return f'User "{user.name}" cannot {asked.verb} path "{asked.path}"'
+    where = f'in the namespace "{asked.namespace}"' if asked.namespace else "at the cluster scope"
+    what = f'resource "{asked.place}" in API group "{asked.group}" {where}'
+    return f'User "{user.name}" cannot {asked.verb} {what}'
+
+
+def missing_rule(asked: Asked) -> Mapping[str, Any]:
+    """The smallest rule that would allow it."""
+    if not asked.resource:
+        return {"nonResourceURLs": [asked.path], "verbs": [asked.verb]}
+    return {"apiGroups": [asked.group], "resources": [asked.place], "verbs": [asked.verb]}
+
+
+def rule_of(text: str) -> PolicyRule:
+    """A rule from its short form."""
+    verbs, _, what = text.partition(": ")
+    what, _, names = what.partition("[")
+    places = what.split()
+    paths = tuple(place for place in places if place.startswith("/"))
+    split = [place_of(place) for place in places if not place.startswith("/")]
+    return PolicyRule(
+        frozenset(verbs.split(",")),
+        frozenset(group for group, _ in split),
+        frozenset(resource for _, resource in split),
+        frozenset(names.rstrip("] ").split()),
+        paths,
+    )
+
+
+def place_of(place: str) -> tuple[str, str]:
+    """`resourceclaims.resource.k8s.io/status` is the group and `resourceclaims/status`."""
+    whole, slash, subresource = place.partition("/")
+    resource, _, group = whole.partition(".")
+    return group, f"{resource}/{subresource}" if slash else resource

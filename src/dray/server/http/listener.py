@@ -1,0 +1,109 @@
+"""The sockets: an ASGI application behind TLS, by uvicorn.
+
+Theory of operation: uvicorn speaks HTTP/1.1, over connections that keep within limits. The socket is bound
+before anything else happens, so that a port that is taken is told in a line. Whoever runs this decides when
+it ends: signals are not touched.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import ssl
+from collections.abc import Callable, Generator
+from typing import Any, Final
+
+import uvicorn
+
+from dray.errors import InputError
+from dray.server.http.connection import Connection, Refused, bounded
+from dray.server.http.limits import Limits
+
+BACKLOG: Final = 2048
+GRACE_SECONDS: Final = 3
+IDLE_SECONDS: Final = 120
+
+
+class ListenError(InputError):
+    """The address cannot be listened on; says why and what to do."""
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket on the address; port 0 takes any that is free."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind((host, port))
+        sock.listen(BACKLOG)
+    except (OSError, OverflowError) as refused:
+        sock.close()
+        raise ListenError(_why(host, port, refused)) from None
+    sock.setblocking(False)
+    return sock
+
+
+def _why(host: str, port: int, refused: Exception) -> str:
+    reason = getattr(refused, "strerror", None) or str(refused)
+    in_use = "in use" in reason.lower()
+    hint = "; choose another with --port, or 0 for any that is free" if in_use else "; choose another --host"
+    return f"cannot listen on {host}:{port}: {reason.lower()}{hint}"
+
+
+class Httpd(uvicorn.Server):
+    """Serves an application until told to stop."""
+
+    def __init__(
+        self,
+        app: Callable[..., Any],
+        sock: socket.socket,
+        tls: ssl.SSLContext | None,
+        limits: Limits,
+        refused: Refused,
+    ) -> None:
+        config = uvicorn.Config(
+            app,
+            http=bounded(Connection, limits, refused),
+            ws="none",
+            lifespan="off",
+            interface="asgi3",
+            log_config=None,
+            access_log=False,
+            log_level="error",
+            server_header=False,
+            proxy_headers=False,
+            date_header=True,
+            backlog=BACKLOG,
+            timeout_keep_alive=IDLE_SECONDS,
+            timeout_graceful_shutdown=GRACE_SECONDS,
+        )
+        config.load()
+        config.ssl = tls
+        super().__init__(config)
+        self._sock = sock
+
+    async def run_until_stopped(self) -> None:
+        """Serve; returns after `stop` when open requests have ended or their time is over."""
+        await self.serve(sockets=[self._sock])
+
+    @property
+    def connections(self) -> int:
+        """How many connections are open."""
+        return len(self.server_state.connections)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Stop serving; whoever is still connected when the time for open requests is over is cut off."""
+        await super().shutdown(sockets)
+        for connection in list(self.server_state.connections):
+            connection.transport.abort()  # uvicorn only cancels what it runs, and leaves the socket open
+        await asyncio.sleep(0)
+
+    def stop(self) -> None:
+        """Take no new connections and end."""
+        self.should_exit = True
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Generator[None, None, None]:
+        """Signals belong to whoever owns the process."""
+        yield

@@ -1,0 +1,4 @@
+"""Metrics, logs and audit records of requests and webhook calls, written where they happen and described as
+tables. It must not decide anything about a request. app, the cluster and the commands that print metrics
+may import it.
+"""

@@ -1,0 +1,112 @@
+"""OpenAPI in version 2, for the few who still ask for it.
+
+Theory of operation: the documents of version 3 are put together and rewritten: schemas become definitions,
+bodies become parameters. `kubectl` asks for version 2 in protobuf, and only where the newer one does not help
+it; a document without definitions is what it needs then, because it falls back to what it knows itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from dray.server.http.content_negotiation import JSON, YAML
+
+BINARY: Final = ("proto-openapi.spec.v2@v1.0+protobuf", "proto-openapi.spec.v2.v1.0+protobuf")
+"""How the two spellings of its media type end."""
+BINARY_TYPE: Final = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
+
+_OLD, _NEW = "#/components/schemas/", "#/definitions/"
+_METHODS: Final = frozenset({"get", "put", "post", "delete", "patch"})
+
+
+def document(newer: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Documents of version 3 as one document of version 2."""
+    paths: dict[str, Any] = {}
+    definitions: dict[str, Any] = {}
+    info: Mapping[str, Any] = {}
+    for one in newer:
+        info = one["info"]
+        definitions |= {name: _schema(schema) for name, schema in one["components"]["schemas"].items()}
+        paths |= {path: _path(item) for path, item in one["paths"].items()}
+    return {
+        "swagger": "2.0",
+        "info": dict(info),
+        "paths": dict(sorted(paths.items())),
+        "definitions": dict(sorted(definitions.items())),
+        "securityDefinitions": {
+            "BearerToken": {"type": "apiKey", "name": "authorization", "in": "header"},
+        },
+        "security": [{"BearerToken": []}],
+    }
+
+
+def _schema(schema: Any) -> Any:
+    """A schema with references of version 2; one that only refers has no need of `allOf`, and there is no
+    `oneOf`."""
+    if isinstance(schema, list):
+        return [_schema(one) for one in schema]
+    if not isinstance(schema, Mapping):
+        return schema
+    if "$ref" in schema:
+        return {"$ref": schema["$ref"].replace(_OLD, _NEW)}
+    rest = {
+        name: _schema(value) for name, value in schema.items() if name not in ("allOf", "oneOf", "default")
+    }
+    if "oneOf" in schema:
+        rest["type"] = "string"
+    for one in schema.get("allOf", ()):
+        rest |= _schema(one)
+    return rest
+
+
+def _path(item: Mapping[str, Any]) -> dict[str, Any]:
+    made: dict[str, Any] = {
+        method: _operation(operation) for method, operation in item.items() if method in _METHODS
+    }
+    if "parameters" in item:
+        made["parameters"] = [_parameter(one) for one in item["parameters"]]
+    return made
+
+
+def _operation(operation: Mapping[str, Any]) -> dict[str, Any]:
+    made = {
+        name: value
+        for name, value in operation.items()
+        if name not in ("requestBody", "responses", "parameters")
+    }
+    body = operation.get("requestBody")
+    parameters = [_parameter(one) for one in operation.get("parameters", ())]
+    if body is not None:
+        content = next(iter(body["content"].values()))
+        sent = {"name": "body", "in": "body", "schema": _schema(content["schema"])}
+        parameters.insert(0, sent | ({"required": True} if body.get("required") else {}))
+    return {
+        **made,
+        "consumes": sorted(body["content"]) if body is not None else ["*/*"],
+        "produces": [JSON, YAML],
+        "schemes": ["https"],
+        "parameters": parameters,
+        "responses": {code: _response(one) for code, one in operation["responses"].items()},
+    }
+
+
+def _parameter(parameter: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in parameter.items() if name != "schema"} | dict(parameter["schema"])
+
+
+def _response(response: Mapping[str, Any]) -> dict[str, Any]:
+    content = response.get("content", {}).get(JSON)
+    schema = {"schema": _schema(content["schema"])} if content is not None else {}
+    return {"description": response["description"], **schema}
+
+
+def binary_skeleton(title: str, version: str) -> bytes:
+    """A document in protobuf that says its version and defines nothing."""
+    info = _field(1, title.encode()) + _field(2, version.encode())
+    return _field(1, b"2.0") + _field(2, info) + _field(8, b"") + _field(9, b"")
+
+
+def _field(number: int, value: bytes) -> bytes:
+    """A field of bytes; everything here is shorter than 128."""
+    return bytes([number << 3 | 2, len(value)]) + value

@@ -1,0 +1,50 @@
+"""In which order the items of a merged list stand.
+
+Theory of operation: two orders meet: that of the patch, for the items it names, and that of the object, for
+the others. Both are kept. Where they interleave is told by the object: an item only the object has stays
+before an item of the patch when it stood before it; otherwise the patch goes first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from dray.server.patch.schema.path_elements import json_text
+
+Identity = Callable[[Any], str | None]
+"""What tells an item from others, as text; None when the item has nothing of the kind."""
+
+
+def by_value(item: Any) -> str:
+    """A plain value is told apart by itself."""
+    return json_text(item)
+
+
+def by_key(key: str) -> Identity:
+    """An object is told apart by one of its fields."""
+
+    def identity(item: Any) -> str | None:
+        if not isinstance(item, dict) or item.get(key) is None:
+            return None
+        return json_text(item[key])
+
+    return identity
+
+
+def arranged(items: Sequence[str], named: Sequence[str], before: Sequence[str]) -> list[str]:
+    """All items in order, given those a patch names and the order in which the object had its own."""
+    there = set(items)
+    chosen = [mark for mark in dict.fromkeys(named) if mark in there]
+    places = {mark: place for place, mark in enumerate(before)}
+    mine = set(chosen)
+    others = sorted((mark for mark in items if mark not in mine), key=lambda mark: places.get(mark, 0))
+    result: list[str] = []
+    waiting = 0
+    for mark in chosen:
+        place = places.get(mark)
+        while waiting < len(others) and place is not None and places.get(others[waiting], place) < place:
+            result.append(others[waiting])
+            waiting += 1
+        result.append(mark)
+    return result + others[waiting:]

@@ -1,0 +1,124 @@
+"""An applied configuration and the object it meets: laid over it, and taken out again.
+
+Theory of operation: `laid_over` merges a configuration into an object along the structure: maps entry by
+entry, lists with keys item by item, everything owned as one is replaced. Items keep the order of the
+configuration, and items only the object has stay between the neighbours they had. `taken_out` removes fields
+from an object. `with_parents` adds to a set the named fields above its members: whoever owns a field also
+holds the fields it stands in, so that these go when nobody needs them any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from dray.server.patch.errors import malformed
+from dray.server.patch.managed_fields.field_set import LEAF, SELF, Tree
+from dray.server.patch.schema.field_structure import Structure
+from dray.server.patch.schema.path_elements import readable, step_of, steps_of
+
+Document = dict[str, Any]
+
+
+def check_lists(structure: Structure, configuration: Any, path: str = "") -> None:
+    """Refuse a configuration whose list items cannot be told apart."""
+    if structure.atomic:
+        return
+    if isinstance(configuration, dict):
+        for name, value in configuration.items():
+            if isinstance(value, (dict, list)):
+                check_lists(structure.of_field(name), value, f"{path}.{name}")
+    elif isinstance(configuration, list) and structure.list_type != "atomic":
+        seen: set[str] = set()
+        for position, item in enumerate(configuration):
+            step = step_of(structure, item)
+            if step is None:
+                keys = ", ".join(f"`{key}`" for key in structure.map_keys) or "plain values"
+                raise malformed(f"{path}[{position}]: items of this list are told apart by {keys}")
+            if step in seen:
+                raise malformed(f"{path}: duplicate entries for key {readable(step)}")
+            seen.add(step)
+            check_lists(structure.element, item, f"{path}{readable(step)}")
+
+
+def laid_over(structure: Structure, live: Any, configuration: Any) -> Any:
+    """The object with the configuration in it; `null` in a configuration says nothing."""
+    if structure.atomic:
+        return configuration
+    if isinstance(configuration, dict):
+        merged = dict(live) if isinstance(live, dict) else {}
+        for name, value in configuration.items():
+            if value is not None:
+                merged[name] = laid_over(structure.of_field(name), merged.get(name), value)
+        return merged
+    if isinstance(configuration, list) and structure.list_type != "atomic":
+        there = live if isinstance(live, list) else []
+        known = steps_of(structure, there)
+        if known is None:
+            return configuration
+        return _merged_list(structure, dict(zip(known, there, strict=True)), configuration)
+    return configuration
+
+
+def _merged_list(structure: Structure, live: Document, configuration: list[Any]) -> list[Any]:
+    steps = steps_of(structure, configuration) or []
+    wanted = dict(zip(steps, configuration, strict=True))
+    return [
+        laid_over(structure.element, live.get(step), wanted[step]) if step in wanted else live[step]
+        for step in _interleaved(list(live), steps)
+    ]
+
+
+def _interleaved(live: list[str], wanted: list[str]) -> Iterator[str]:
+    """All steps: the wanted ones in their order, the others before the neighbour that followed them."""
+    chosen, there = set(wanted), set(live)
+    shared = [step for step in wanted if step in there]
+    position = following = 0
+    for step in wanted:
+        anchor = shared[following] if following < len(shared) else None
+        while position < len(live) and live[position] != anchor:
+            if live[position] not in chosen:
+                yield live[position]
+            position += 1
+        yield step
+        if step == anchor:
+            following += 1
+    yield from (step for step in live[position:] if step not in chosen)
+
+
+def taken_out(structure: Structure, value: Any, fields: Tree) -> Any:
+    """The value without these fields; what stands below a field goes with it."""
+    if isinstance(value, dict):
+        rest = {}
+        for name, item in value.items():
+            below = fields.get("f:" + name)
+            if below is None:
+                rest[name] = item
+            elif below and SELF not in below:
+                rest[name] = taken_out(structure.of_field(name), item, below)
+        return rest
+    if isinstance(value, list) and structure.list_type != "atomic":
+        kept = []
+        for item in value:
+            step = step_of(structure, item)
+            below = None if step is None else fields.get(step)
+            if below is None:
+                kept.append(item)
+            elif below and SELF not in below:
+                kept.append(taken_out(structure.element, item, below))
+        return kept
+    return value
+
+
+def with_parents(structure: Structure, fields: Tree) -> Tree:
+    """The set, and every named field above its members; list items and entries of maps as they are."""
+    named = structure.items is None or bool(structure.fields)
+    tree: Tree = {}
+    for step, below in fields.items():
+        if not below:
+            tree[step] = below
+            continue
+        is_field = step[0] == "f"
+        deeper = with_parents(structure.of_field(step[2:]) if is_field else structure.element, below)
+        tree[step] = {SELF: LEAF, **deeper} if is_field and named and SELF not in deeper else deeper
+    return tree

@@ -1,0 +1,148 @@
+"""The entries of `metadata.managedFields`: who wrote, how, when, through which door, and which fields.
+
+Theory of operation: an entry is told from others by its writer, operation, version and subresource; for an
+apply the version does not count. Entries stand in the order of operation, time and name. At most ten writers
+that update are told apart: beyond that the oldest are joined as `ancient-changes`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+import msgspec
+from msgspec.structs import replace
+
+from dray.server.patch.managed_fields.field_set import FieldSet, Tree, ordered, union
+
+Document = dict[str, Any]
+
+APPLY: Final = "Apply"
+UPDATE: Final = "Update"
+MOST_UPDATERS: Final = 10
+ANCIENT: Final = "ancient-changes"
+
+
+class Entry(msgspec.Struct, frozen=True, eq=False):
+    """One writer and the fields it owns."""
+
+    manager: str
+    operation: str
+    api_version: str
+    fields: Tree
+    time: str = ""
+    subresource: str = ""
+    source: Document | None = None
+    """The document this was read from, while nothing has changed."""
+
+    def with_fields(self, fields: Tree) -> Entry:
+        """The same writer with other fields; the same entry when they are the same."""
+        return self if fields is self.fields else replace(self, fields=fields, source=None)
+
+    def is_writer(self, manager: str, operation: str, api_version: str, subresource: str) -> bool:
+        """Whether this is the entry of a writer."""
+        return (
+            self.manager == manager
+            and self.operation == operation
+            and self.subresource == subresource
+            and (operation == APPLY or self.api_version == api_version)
+        )
+
+    @property
+    def owner(self) -> str:
+        """The writer as conflicts name it."""
+        text = f'"{self.manager}"'
+        if self.subresource:
+            text = f'{text} with subresource "{self.subresource}"'
+        return f"{text} using {self.api_version}" if self.operation == UPDATE else text
+
+    def document(self) -> Document:
+        """The entry as it stands in an object."""
+        if self.source is not None:
+            return self.source
+        document: Document = {"manager": self.manager, "operation": self.operation}
+        document["apiVersion"] = self.api_version
+        if self.time:
+            document["time"] = self.time
+        document["fieldsType"] = "FieldsV1"
+        document["fieldsV1"] = ordered(self.fields)
+        if self.subresource:
+            document["subresource"] = self.subresource
+        return document
+
+
+def kept_entries(documents: Sequence[Document]) -> list[Entry]:
+    """The entries of an object we stored: their field sets are in our spelling already."""
+    return [_entry(document, document.get("fieldsV1") or {}) for document in documents]
+
+
+def sent_entries(documents: Any) -> list[Entry] | None:
+    """The entries somebody sent; None when they cannot be read."""
+    if not isinstance(documents, list):
+        return None
+    entries: list[Entry] = []
+    for document in documents:
+        if not isinstance(document, dict) or document.get("operation") not in (APPLY, UPDATE):
+            return None
+        try:
+            fields = FieldSet.parse(document.get("fieldsV1") or {}).tree
+        except ValueError:
+            return None
+        texts = [document.get(name, "") for name in ("manager", "apiVersion", "time", "subresource")]
+        if not all(text is None or isinstance(text, str) for text in texts):
+            return None
+        entries.append(replace(_entry(document, fields), source=None))
+    return entries
+
+
+def written(entries: Iterable[Entry]) -> list[Document]:
+    """The entries as they stand in an object: without empty ones, in order."""
+    standing = [entry for entry in entries if entry.fields]
+    if len(standing) > 1:
+        standing.sort(key=_order)
+    return [entry.document() for entry in standing]
+
+
+def capped(entries: list[Entry]) -> list[Entry]:
+    """At most ten entries of updates: the oldest are joined, version by version."""
+    if len(entries) <= MOST_UPDATERS:
+        return entries
+    updaters = sorted((entry for entry in entries if entry.operation == UPDATE), key=_order)
+    surplus = len(updaters) - MOST_UPDATERS
+    if surplus <= 0:
+        return entries
+    buckets: dict[str, list[Entry]] = {}
+    for entry in updaters:
+        if surplus <= 0:
+            break
+        bucket = buckets.setdefault(entry.api_version, [])
+        bucket.append(entry)
+        if len(bucket) > 1:
+            surplus -= 1
+    joined = {id(entry) for bucket in buckets.values() if len(bucket) > 1 for entry in bucket}
+    kept = [entry for entry in entries if id(entry) not in joined]
+    return kept + [_ancient(bucket) for bucket in buckets.values() if len(bucket) > 1]
+
+
+def _ancient(bucket: list[Entry]) -> Entry:
+    fields: Tree = {}
+    for entry in bucket:
+        fields = union(fields, entry.fields)
+    newest = bucket[-1]
+    return Entry(ANCIENT, UPDATE, newest.api_version, fields, newest.time)
+
+
+def _entry(document: Document, fields: Tree) -> Entry:
+    return Entry(
+        document.get("manager") or "",
+        document.get("operation") or "",
+        document.get("apiVersion") or "",
+        fields,
+        document.get("time") or "",
+        document.get("subresource") or "",
+        document,
+    )
+
+
+def _order(entry: Entry) -> tuple[str, str, str, str, str]:
+    return entry.operation, entry.time, entry.manager, entry.api_version, entry.subresource

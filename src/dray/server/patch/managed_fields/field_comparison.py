@@ -1,0 +1,188 @@
+"""Which fields of an object are there, and which differ between two objects.
+
+Theory of operation: both questions walk the object along its `Structure` and stop at whatever is owned as
+one: plain values, atomic maps and lists. Parts that are equal are skipped without looking inside, so a write
+costs what it changes. Two sets come out of a comparison: what is new or different, and what is gone. A map or
+list that was not there before is itself a member, with everything in it, unless it is always there. Of what
+is gone only the topmost place is named.
+
+Rules for this file: no managers, no entries; only objects and trees of fields.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+from dray.server.patch.managed_fields.field_set import LEAF, SELF, Tree
+from dray.server.patch.schema.field_structure import ANY, Structure
+from dray.server.patch.schema.path_elements import steps_of
+
+_MISSING: Final = object()
+
+
+class Comparison(NamedTuple):
+    """How an object differs from what it was."""
+
+    changed: Tree
+    """Fields that are new or have another value."""
+    removed: Tree
+    """Places that are gone, with everything below them."""
+
+
+def fields_of(structure: Structure, document: Mapping[str, Any]) -> Tree:
+    """The fields an applied configuration speaks of: its leaves and the items of its lists."""
+    tree: Tree = {}
+    for name, value in document.items():
+        if value is not None:
+            tree["f:" + name] = _spoken(structure.of_field(name), value)
+    return tree
+
+
+def compare(structure: Structure, old: Mapping[str, Any], new: Mapping[str, Any]) -> Comparison:
+    """How an object differs from what it was."""
+    changed: Tree = {}
+    removed: Tree = {}
+    _compare_maps(structure, old, new, (changed, removed))
+    return Comparison(changed, removed)
+
+
+def _spoken(structure: Structure, value: Any) -> Tree:
+    if not value or structure.atomic:
+        return LEAF
+    if type(value) is dict:
+        tree = fields_of(structure, value)
+        if structure.items is None or structure.fields:
+            return tree
+        return {step: {SELF: LEAF, **below} if below else below for step, below in tree.items()}
+    if type(value) is list and structure.list_type != "atomic":
+        steps = steps_of(structure, value)
+        if steps is None:
+            return LEAF
+        if structure.list_type == "set":
+            return dict.fromkeys(steps, LEAF)
+        return {step: _item(structure.element, item) for step, item in zip(steps, value, strict=True)}
+    return LEAF
+
+
+def _item(structure: Structure, item: Any) -> Tree:
+    below = _spoken(structure, item)
+    return {SELF: LEAF, **below} if below else LEAF
+
+
+def _whole(structure: Structure, value: Any) -> Tree:
+    """Everything in a value that is there now and was not before, itself included."""
+    if not value or structure.atomic:
+        return LEAF
+    if type(value) is dict:
+        tree: Tree = {SELF: LEAF}
+        fields = structure.fields
+        rest = ANY if fields or structure.items is None else structure.items
+        for name, item in value.items():
+            if type(item) is dict or type(item) is list:
+                tree["f:" + name] = _whole(fields.get(name, rest), item)
+            else:
+                tree["f:" + name] = LEAF
+        return tree
+    if structure.list_type != "atomic" and type(value) is list:
+        steps = steps_of(structure, value)
+        if steps is not None:
+            tree = {SELF: LEAF}
+            element = structure.element
+            for step, item in zip(steps, value, strict=True):
+                tree[step] = _whole(element, item)
+            return tree
+    return LEAF
+
+
+def _compare_maps(
+    structure: Structure, old: Mapping[str, Any], new: Mapping[str, Any], found: tuple[Tree, Tree]
+) -> None:
+    fields = structure.fields
+    rest = ANY if fields or structure.items is None else structure.items
+    for name, value in new.items():
+        was = old.get(name, _MISSING)
+        if was is value or was == value:
+            continue
+        _compare_place("f:" + name, fields.get(name, rest), (was, value), found)
+    for name, was in old.items():
+        if name not in new:
+            _compare_place("f:" + name, fields.get(name, rest), (was, _MISSING), found)
+
+
+def _compare_place(
+    step: str, structure: Structure, values: tuple[Any, Any], found: tuple[Tree, Tree]
+) -> None:
+    """Note what differs at one place, given that something does."""
+    was, now = values
+    if was is _MISSING or now is _MISSING:
+        if not structure.always:
+            if was is _MISSING:
+                found[0][step] = _whole(structure, now)
+            else:
+                found[1][step] = LEAF
+            return
+        was, now = (None if was is _MISSING else was), (None if now is _MISSING else now)
+    if was is None or now is None:
+        was, now = _filled(was, now)
+    kind = type(was)
+    if kind is not type(now) or structure.atomic or not (kind is dict or kind is list):
+        _note_value(step, was, now, found)
+    elif kind is dict:
+        below: tuple[Tree, Tree] = {}, {}
+        _compare_maps(structure, was, now, below)
+        _note_below(step, below, found)
+    elif structure.list_type == "atomic":
+        found[0][step] = LEAF
+    else:
+        below = {}, {}
+        if _compare_lists(structure, was, now, below):
+            _note_below(step, below, found)
+        else:
+            found[0][step] = LEAF
+
+
+def _filled(was: Any, now: Any) -> tuple[Any, Any]:
+    """`null` is an empty map or list where the other value is one."""
+    other = now if was is None else was
+    if not isinstance(other, (dict, list)):
+        return was, now
+    empty: Any = type(other)()
+    return (empty, now) if was is None else (was, empty)
+
+
+def _note_value(step: str, was: Any, now: Any, found: tuple[Tree, Tree]) -> None:
+    """Note that one value took the place of another; empty ones are all the same."""
+    if _empty(was) and _empty(now):
+        return
+    found[0][step] = LEAF
+    if isinstance(was, (dict, list)) and type(was) is not type(now):
+        found[1][step] = LEAF
+
+
+def _note_below(step: str, below: tuple[Tree, Tree], found: tuple[Tree, Tree]) -> None:
+    changed, removed = below
+    if changed:
+        found[0][step] = changed
+    if removed:
+        found[1][step] = removed
+
+
+def _empty(value: Any) -> bool:
+    return value is None or value == {} or value == []
+
+
+def _compare_lists(structure: Structure, was: list[Any], now: list[Any], found: tuple[Tree, Tree]) -> bool:
+    """Note which elements differ; False when they cannot be told apart."""
+    before, after = steps_of(structure, was), steps_of(structure, now)
+    if before is None or after is None:
+        return False
+    old, new = dict(zip(before, was, strict=True)), dict(zip(after, now, strict=True))
+    for step, item in new.items():
+        earlier = old.get(step, _MISSING)
+        if earlier is not item and earlier != item:
+            _compare_place(step, structure.element, (earlier, item), found)
+    for step, item in old.items():
+        if step not in new:
+            _compare_place(step, structure.element, (item, _MISSING), found)
+    return True

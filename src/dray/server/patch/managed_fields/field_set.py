@@ -1,0 +1,201 @@
+"""A set of fields: who owns what in an object, as FieldsV1 says it.
+
+Theory of operation: the set is kept as the tree FieldsV1 is: a dict from steps to the sets below. A node
+without steps is a member and nothing below it is; a node with steps is a member when one of them is `.`. The
+root is never a member, so there an empty dict is the empty set. All operations look only where both sides
+have something and share what they do not change; trees are never changed.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from dray.api.json_text import MAX_DEPTH
+from dray.server.patch.limits import depth_of
+from dray.server.patch.schema.path_elements import canonical, order, readable
+
+Tree = dict[str, Any]
+
+SELF: Final = "."
+
+LEAF: Final[Tree] = {}
+"""A member with nothing below. One dict for all: never to be changed."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FieldSet:
+    """A set of field paths."""
+
+    tree: Tree
+
+    @classmethod
+    def parse(cls, fields: Any) -> FieldSet:
+        """A set from the value of `fieldsV1`; `ValueError` when it is none."""
+        if depth_of(fields) > MAX_DEPTH:
+            raise ValueError(f"a field set is nested more than {MAX_DEPTH} levels deep")
+        return cls(parsed(fields))
+
+    def emit(self) -> Tree:
+        """The value of `fieldsV1`, everything in its order."""
+        return ordered(self.tree)
+
+    def union(self, other: FieldSet) -> FieldSet:
+        return FieldSet(union(self.tree, other.tree))
+
+    def difference(self, other: FieldSet) -> FieldSet:
+        return FieldSet(difference(self.tree, other.tree))
+
+    def intersection(self, other: FieldSet) -> FieldSet:
+        return FieldSet(intersection(self.tree, other.tree))
+
+    def contains(self, other: FieldSet) -> bool:
+        """Whether every member of the other is one of this."""
+        return not difference(other.tree, self.tree)
+
+    def paths(self) -> list[str]:
+        """The members as people read them, in order."""
+        return list(members(self.tree))
+
+    def __bool__(self) -> bool:
+        return bool(self.tree)
+
+    def __eq__(self, other: object) -> bool:
+        return self.tree == other.tree if isinstance(other, FieldSet) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(tuple(self.paths()))
+
+
+def parsed(fields: Any) -> Tree:
+    """A tree in our spelling from one in any; `ValueError` when it is none."""
+    root = _parsed(fields)
+    if SELF not in root:
+        return root
+    return {step: below for step, below in root.items() if step != SELF}
+
+
+def _parsed(fields: Any) -> Tree:
+    if not isinstance(fields, Mapping):
+        raise ValueError("a field set is a map of maps")
+    tree: Tree = {}
+    for step, below in fields.items():
+        name = canonical(step)
+        tree[name] = LEAF if name == SELF else _parsed(below)
+    return LEAF if len(tree) == 1 and SELF in tree else tree
+
+
+def ordered(tree: Tree) -> Tree:
+    """The same tree, its steps in order."""
+    if len(tree) < 2:
+        return {step: ordered(below) if below else LEAF for step, below in tree.items()}
+    steps = sorted(tree)
+    place = bisect_left(steps, "i:")
+    if place < len(steps) and steps[place][0] == "i":  # only positions stand elsewhere than as texts
+        steps.sort(key=order)
+    return {step: ordered(tree[step]) if tree[step] else LEAF for step in steps}
+
+
+def union(a: Tree, b: Tree) -> Tree:
+    """Members of either."""
+    if not a or not b:
+        return a or b
+    return _joined(a, b)
+
+
+def _joined(a: Tree, b: Tree) -> Tree:
+    if not a:
+        return b if not b or SELF in b else {SELF: LEAF, **b}
+    if not b:
+        return a if SELF in a else {SELF: LEAF, **a}
+    joined = dict(a)
+    for step, below in b.items():
+        known = joined.get(step)
+        joined[step] = below if known is None else _joined(known, below)
+    return joined
+
+
+def difference(a: Tree, b: Tree) -> Tree:
+    """Members of the first that are none of the second."""
+    if not a or not b:
+        return a
+    return _without(a, b)
+
+
+def _without(a: Tree, b: Tree) -> Tree:
+    """The rest of a node with steps; an empty one means that nothing is left, also not the node."""
+    rest: Tree = {}
+    changed = False
+    for step, below in a.items():
+        other = b.get(step)
+        if other is None:
+            rest[step] = below
+            continue
+        kept = _node_without(below, other)
+        changed = changed or kept is not below
+        if kept is not None:
+            rest[step] = kept
+    if not changed:
+        return a
+    return rest
+
+
+def _node_without(below: Tree, other: Tree) -> Tree | None:
+    if not below:
+        return None if not other or SELF in other else below
+    if not other:
+        if SELF not in below:
+            return below
+        return {step: deeper for step, deeper in below.items() if step != SELF}
+    rest = _without(below, other)
+    if len(rest) == 1 and SELF in rest:
+        return LEAF
+    return rest or None
+
+
+def cut(a: Tree, gone: Tree) -> Tree:
+    """Members of the first that are none of the second and stand below none of them."""
+    if not a or not gone or gone.keys().isdisjoint(a):
+        return a
+    rest: Tree = {}
+    for step, below in a.items():
+        other = gone.get(step)
+        if other is None:
+            rest[step] = below
+        elif other and SELF not in other:
+            kept = cut(below, other)
+            if kept or not below:
+                rest[step] = LEAF if len(kept) == 1 and SELF in kept else kept
+    return rest
+
+
+def intersection(a: Tree, b: Tree) -> Tree:
+    """Members of both."""
+    shared: Tree = {}
+    for step, below in a.items():
+        other = b.get(step)
+        if other is None:
+            continue
+        both = intersection(below, other)
+        here = (not below or SELF in below) and (not other or SELF in other)
+        if both:
+            shared[step] = {SELF: LEAF, **both} if here and SELF not in both else both
+        elif here:
+            shared[step] = LEAF
+    if len(shared) == 1 and SELF in shared:
+        return {}
+    return shared
+
+
+def members(tree: Tree, start: str = "") -> Iterator[str]:
+    """The paths of the members as people read them, in order."""
+    for step in sorted(tree, key=order):
+        if step == SELF:
+            continue
+        below = tree[step]
+        path = start + readable(step)
+        if not below or SELF in below:
+            yield path
+        yield from members(below, path)

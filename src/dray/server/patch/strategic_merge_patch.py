@@ -1,0 +1,199 @@
+"""Strategic merge patch: a merge patch that knows lists whose items are told apart by a key.
+
+Theory of operation: maps are merged and `null` removes, as in a merge patch. A list with the strategy `merge`
+is merged too: items with the same key are merged, new ones are added, plain values are added once; other
+lists are replaced. A patch may carry directives: `$patch` on a map or list item (`replace`, `delete`,
+`merge`), `$retainKeys` (only these keys remain), `$deleteFromPrimitiveList/FIELD` and
+`$setElementOrder/FIELD`. Items a patch names keep its order, those only the object has stay before whatever
+they stood before.
+
+Rules for this file: what a list is, is in `structure`; the order of items is in `ordering`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from dray.api.kinds import Kind
+from dray.server.patch.errors import inapplicable, malformed
+from dray.server.patch.limits import check_depth
+from dray.server.patch.list_order import Identity, arranged, by_key, by_value
+from dray.server.patch.schema.kind_structures import Structure, structure_of
+
+Document = dict[str, Any]
+
+_DIRECTIVE: Final = "$patch"
+_RETAIN: Final = "$retainKeys"
+_DELETE_VALUES: Final = "$deleteFromPrimitiveList/"
+_ORDER: Final = "$setElementOrder/"
+_KNOWN: Final = ("replace", "delete", "merge")
+
+
+def apply(kind: Kind, document: Mapping[str, Any], patch: Any, *, shallow: bool = False) -> Document:
+    """The document after the patch; raises `PatchError` when it does not fit.
+
+    A patch that is known to be `shallow` is not looked through for how deep it is.
+    """
+    if not isinstance(patch, dict):
+        raise malformed("a strategic merge patch is a JSON object")
+    if not shallow:
+        check_depth(patch)
+    return _map(structure_of(kind), dict(document), patch)
+
+
+def _map(structure: Structure, original: Document, patch: Document) -> Document:
+    match _directive(patch):
+        case "replace":
+            return _cleaned(_without(patch, _DIRECTIVE))
+        case "delete":
+            return {}
+    merged = _retained(original, patch)
+    plain: Document = {}
+    orders: Document = {}
+    for name, value in patch.items():
+        if name in (_DIRECTIVE, _RETAIN):
+            continue
+        if name.startswith(_DELETE_VALUES):
+            _delete_values(merged, name.removeprefix(_DELETE_VALUES), value)
+        elif name.startswith(_ORDER):
+            orders[name.removeprefix(_ORDER)] = value
+        else:
+            plain[name] = value
+    for name, value in plain.items():
+        _merge_field(structure.of_field(name), merged, name, value)
+    for name, wanted in orders.items():
+        _reorder(structure.of_field(name), merged, name, (original.get(name), plain.get(name), wanted))
+    return merged
+
+
+def _merge_field(structure: Structure, merged: Document, name: str, value: Any) -> None:
+    there = merged.get(name)
+    if value is None:
+        merged.pop(name, None)
+    elif isinstance(value, dict) and isinstance(there, dict) and "replace" not in structure.strategy:
+        merged[name] = _map(structure, there, value)
+    elif isinstance(value, list) and isinstance(there, list) and "merge" in structure.strategy:
+        merged[name] = _list(structure, there, value)
+    else:
+        merged[name] = _clean(value)
+
+
+def _list(structure: Structure, original: list[Any], patch: list[Any]) -> list[Any]:
+    if not any(isinstance(item, dict) for item in (*original, *patch)):
+        return _values(original, patch)
+    key = structure.merge_key
+    if not key:
+        raise inapplicable("a list of objects without a merge key cannot be merged")
+    identity = by_key(key)
+    replaced = False
+    items: dict[str, Any] = {}
+    deleted: set[str] = set()
+    for item in patch:
+        directive = _directive(item) if isinstance(item, dict) else ""
+        if directive == "replace":
+            replaced = True
+            if set(item) == {_DIRECTIVE}:
+                continue
+        mark = _identity(identity, item, key)
+        if directive == "delete":
+            deleted.add(mark)
+        else:
+            items[mark] = item
+    if replaced:
+        return [_clean(_without(item, _DIRECTIVE)) for item in items.values()]
+    known = {_identity(identity, item, key): item for item in original}
+    merged = {mark: item for mark, item in known.items() if mark not in deleted}
+    for mark, item in items.items():
+        merged[mark] = _map(structure.element, merged[mark], item) if mark in merged else _clean(item)
+    return [merged[mark] for mark in arranged(list(merged), list(items), list(known))]
+
+
+def _values(original: list[Any], patch: list[Any]) -> list[Any]:
+    known = {by_value(item): item for item in original}
+    items = {by_value(item): item for item in patch}
+    merged = {**known, **items}
+    return [merged[mark] for mark in arranged(list(merged), list(items), list(known))]
+
+
+def _reorder(structure: Structure, merged: Document, name: str, sources: tuple[Any, Any, Any]) -> None:
+    """Bring a list into the order a patch asks for."""
+    original, patched, wanted = sources
+    if not isinstance(wanted, list) or not (patched is None or isinstance(patched, list)):
+        raise malformed(f"`{_ORDER}{name}` is a list, and so is the field it orders")
+    there = merged.get(name)
+    if not isinstance(there, list):
+        return
+    key = structure.merge_key
+    identity = by_key(key) if key else by_value
+    order = [_identity(identity, item, key) for item in wanted]
+    named = [
+        _identity(identity, item, key)
+        for item in patched or ()
+        if not (isinstance(item, dict) and _DIRECTIVE in item)
+    ]
+    if [mark for mark in order if mark in set(named)] != named:
+        raise malformed(f"the order in patch list `{name}` doesn't match `{_ORDER}{name}`")
+    items = {_identity(identity, item, key): item for item in there}
+    before = [_identity(identity, item, key) for item in original] if isinstance(original, list) else []
+    merged[name] = [items[mark] for mark in arranged(list(items), order, before)]
+
+
+def _identity(identity: Identity, item: Any, key: str) -> str:
+    mark = identity(item)
+    if mark is None:
+        raise inapplicable(f"an item of a list does not contain its merge key `{key}`")
+    return mark
+
+
+def _directive(patch: Document) -> str:
+    directive = patch.get(_DIRECTIVE, "")
+    if directive and directive not in _KNOWN:
+        raise malformed(f"unknown patch type `{directive}` in `{_DIRECTIVE}`; expected one of {_KNOWN}")
+    return str(directive)
+
+
+def _retained(original: Document, patch: Document) -> Document:
+    """The original, without the keys that a patch does not retain."""
+    if _RETAIN not in patch:
+        return dict(original)
+    keys = patch[_RETAIN]
+    if not isinstance(keys, list) or not all(isinstance(key, str) for key in keys):
+        raise malformed(f"`{_RETAIN}` is a list of names")
+    strangers = [
+        name for name, value in patch.items() if name[0:1] != "$" and value is not None and name not in keys
+    ]
+    if strangers:
+        raise malformed(f"`{_RETAIN}` does not name `{strangers[0]}`, which the patch sets")
+    return {name: value for name, value in original.items() if name in keys}
+
+
+def _delete_values(merged: Document, name: str, values: Any) -> None:
+    if not isinstance(values, list):
+        raise malformed(f"`{_DELETE_VALUES}{name}` is a list of values")
+    there = merged.get(name)
+    if isinstance(there, list):
+        gone = {by_value(value) for value in values}
+        merged[name] = [value for value in there if by_value(value) not in gone]
+
+
+def _without(item: Document, name: str) -> Document:
+    return {key: value for key, value in item.items() if key != name}
+
+
+def _clean(value: Any) -> Any:
+    """What a patch adds where nothing was: its directives and `null`s say nothing there."""
+    if isinstance(value, list):
+        kept = [item for item in value if not (isinstance(item, dict) and _directive(item) == "delete")]
+        return [_clean(item) for item in kept if item != {_DIRECTIVE: "replace"}]
+    return _cleaned(value) if isinstance(value, dict) else value
+
+
+def _cleaned(value: Document) -> Document:
+    return {
+        name: _clean(item) for name, item in value.items() if item is not None and not _is_directive(name)
+    }
+
+
+def _is_directive(name: str) -> bool:
+    return name in (_DIRECTIVE, _RETAIN) or name.startswith((_DELETE_VALUES, _ORDER))

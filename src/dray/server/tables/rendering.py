@@ -1,0 +1,135 @@
+"""Which kind has which columns, and tables of them.
+
+Theory of operation: a table is made of the objects as kept; a slice is only glanced at, because most of it is
+never shown. Beside its cells a row carries the metadata of its object, the whole object, or nothing, as the
+client asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from types import MappingProxyType
+from typing import Any, Final
+
+import msgspec
+
+from dray.api.kinds import Kind
+from dray.server.objects.conversion import shown
+from dray.server.objects.stored_object import Held
+from dray.server.tables import cluster_columns, device_columns, pod_columns, workload_columns
+from dray.server.tables.columns import AGE, CREATED_AT, NAME, Column, Scene
+from dray.server.tables.partial_metadata import partial
+from dray.server.watch.cache import Cache
+
+Columns = tuple[Column, ...]
+
+_PLAIN: Final[Columns] = (NAME, AGE)
+_DEVICES = "resource.k8s.io"
+_CLASSIC = "cdi.k8s.io"
+_RBAC = "rbac.authorization.k8s.io"
+_STORAGE = "storage.k8s.io"
+
+_COLUMNS: Mapping[tuple[str, str], Columns] = MappingProxyType(
+    {
+        (_DEVICES, "ResourceClaim"): device_columns.CLAIMS,
+        (_DEVICES, "ResourceSlice"): device_columns.SLICES,
+        (_DEVICES, "DeviceClass"): device_columns.CLASSES,
+        (_DEVICES, "ResourceClaimTemplate"): device_columns.TEMPLATES,
+        (_DEVICES, "DeviceTaintRule"): device_columns.RULES,
+        (_CLASSIC, "ResourceClaim"): device_columns.CLASSIC_CLAIMS,
+        (_CLASSIC, "ResourceClass"): device_columns.CLASSIC_CLASSES,
+        ("dray.dev", "Preparation"): device_columns.PREPARATIONS,
+        ("", "Pod"): pod_columns.PODS,
+        ("", "Node"): cluster_columns.NODES,
+        ("", "Namespace"): cluster_columns.NAMESPACES,
+        ("", "Event"): cluster_columns.EVENTS,
+        ("events.k8s.io", "Event"): cluster_columns.EVENTS,
+        ("", "ResourceQuota"): cluster_columns.QUOTAS,
+        ("coordination.k8s.io", "Lease"): cluster_columns.LEASES,
+        ("coordination.k8s.io", "LeaseCandidate"): cluster_columns.LEASE_CANDIDATES,
+        ("", "ConfigMap"): cluster_columns.CONFIG_MAPS,
+        ("", "Secret"): cluster_columns.SECRETS,
+        ("", "ServiceAccount"): cluster_columns.SERVICE_ACCOUNTS,
+        (_RBAC, "Role"): cluster_columns.ROLES,
+        (_RBAC, "ClusterRole"): cluster_columns.ROLES,
+        (_RBAC, "RoleBinding"): cluster_columns.BINDINGS,
+        (_RBAC, "ClusterRoleBinding"): cluster_columns.BINDINGS,
+        ("scheduling.k8s.io", "PriorityClass"): cluster_columns.PRIORITY_CLASSES,
+        ("node.k8s.io", "RuntimeClass"): cluster_columns.RUNTIME_CLASSES,
+        ("certificates.k8s.io", "CertificateSigningRequest"): cluster_columns.SIGNING_REQUESTS,
+        ("apiregistration.k8s.io", "APIService"): cluster_columns.API_SERVICES,
+        ("apiextensions.k8s.io", "CustomResourceDefinition"): (NAME, CREATED_AT),
+        ("", "LimitRange"): (NAME, CREATED_AT),
+        ("", "Service"): workload_columns.SERVICES,
+        ("", "Endpoints"): workload_columns.ENDPOINTS,
+        ("", "ReplicationController"): workload_columns.REPLICATION_CONTROLLERS,
+        ("", "PersistentVolumeClaim"): workload_columns.VOLUME_CLAIMS,
+        ("", "PersistentVolume"): workload_columns.VOLUMES,
+        ("apps", "Deployment"): workload_columns.DEPLOYMENTS,
+        ("apps", "ReplicaSet"): workload_columns.REPLICA_SETS,
+        ("apps", "StatefulSet"): workload_columns.STATEFUL_SETS,
+        ("apps", "DaemonSet"): workload_columns.DAEMON_SETS,
+        ("autoscaling", "HorizontalPodAutoscaler"): workload_columns.SCALERS,
+        ("batch", "Job"): workload_columns.JOBS,
+        ("batch", "CronJob"): workload_columns.CRON_JOBS,
+        ("networking.k8s.io", "Ingress"): workload_columns.INGRESSES,
+        ("networking.k8s.io", "NetworkPolicy"): workload_columns.POLICIES,
+        ("policy", "PodDisruptionBudget"): workload_columns.BUDGETS,
+        (_STORAGE, "StorageClass"): workload_columns.STORAGE_CLASSES,
+        (_STORAGE, "CSINode"): workload_columns.STORAGE_NODES,
+        (_STORAGE, "VolumeAttachment"): workload_columns.ATTACHMENTS,
+    }
+)
+
+_READINGS: Mapping[tuple[str, str], Callable[[Held], Any]] = MappingProxyType(
+    {(_DEVICES, "ResourceSlice"): device_columns.SliceGlance.of}
+)
+"""How objects of a kind are read for their cells, where that is not the whole document."""
+
+
+def columns(kind: Kind) -> list[dict[str, Any]]:
+    """The columns of a kind, as tables define them."""
+    return [column.definition for column in _columns(kind)]
+
+
+def row(
+    kind: Kind, held: Held, *, now: datetime, include: str = "Metadata", cache: Cache | None = None
+) -> dict[str, Any]:
+    """One object as a row. `include` says what comes along: `Metadata`, `Object` or `None`."""
+    return _row(kind, held, Scene(now, cache), include)
+
+
+def table(
+    kind: Kind,
+    held: Sequence[Held],
+    *,
+    now: datetime,
+    include: str = "Metadata",
+    cache: Cache | None = None,
+    version: str = "v1",
+) -> dict[str, Any]:
+    """Objects as a table; the caller adds where the list stands."""
+    scene = Scene(now, cache)
+    return {
+        "kind": "Table",
+        "apiVersion": f"meta.k8s.io/{version}",
+        "metadata": {},
+        "columnDefinitions": columns(kind),
+        "rows": [_row(kind, one, scene, include) for one in held],
+    }
+
+
+def _columns(kind: Kind) -> Columns:
+    return _COLUMNS.get((kind.group, kind.name), _PLAIN)
+
+
+def _row(kind: Kind, held: Held, scene: Scene, include: str) -> dict[str, Any]:
+    reading = _READINGS.get((kind.group, kind.name))
+    glance = held.document if reading is None else reading(held)
+    cells = [column.cell(glance, scene) for column in _columns(kind)]
+    if include == "None":
+        return {"cells": cells}
+    if include == "Object":
+        return {"cells": cells, "object": msgspec.Raw(shown(kind, kind.version, held))}
+    return {"cells": cells, "object": partial(held)}

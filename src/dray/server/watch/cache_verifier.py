@@ -1,0 +1,117 @@
+"""The cache is held against the store every now and then: what clients read must be what is stored.
+
+Theory of operation: the cache is what all reads come from, and it is kept by following changes; a single
+change missed or bytes gone bad in memory would be served for ever. So at one revision everything in the cache
+is compared with a range of the store at the same revision, page by page, so that nobody waits. A difference
+is told by name in the log and in `/readyz`, until a later comparison finds none. The digest over everything
+is the same on all servers of one store at the same revision.
+
+Rules for this file: it only looks; contents never leave it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from dray.server.objects.stored_object import Held
+from dray.server.watch.cache import EVERYTHING, Cache
+from dray.store import Entry, Store
+from dray.store.errors import Compacted, StoreError
+
+PERIOD_SECONDS = 60.0
+PAGE = 250
+MOST_NAMED = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """What was found at one revision: how many entries, their digest, and what differs."""
+
+    revision: int
+    entries: int
+    digest: str
+    differences: tuple[str, ...]
+
+    @property
+    def equal(self) -> bool:
+        return not self.differences
+
+
+async def compare(cache: Cache, store: Store) -> Comparison:
+    """Compare the cache with the store as both are now; `Compacted` when it took too long."""
+    revision, contents = cache.contents()
+    differences: list[str] = []
+    digest, entries, last = hashlib.sha256(), 0, None
+    while True:
+        page = await store.range(EVERYTHING, start_after=last, limit=PAGE, revision=revision)
+        for entry in page.entries:
+            digest.update(b"%d %d %d\n" % (len(entry.key), len(entry.value), entry.mod_revision))
+            digest.update(entry.key)
+            digest.update(entry.value)
+            difference = _difference(entry, contents.pop(entry.key, None))
+            if difference:
+                differences.append(difference)
+        entries += len(page.entries)
+        if not page.more:
+            break
+        last = page.entries[-1].key
+        await asyncio.sleep(0)
+    differences += [f"{_name(place)}: in the cache, not in the store" for place in sorted(contents)]
+    return Comparison(revision, entries, digest.hexdigest(), tuple(differences))
+
+
+def _difference(stored: Entry, cached: Held | Entry | None) -> str:
+    name = _name(stored.key)
+    if cached is None:
+        return f"{name}: in the store, not in the cache"
+    revision = cached.revision if isinstance(cached, Held) else cached.mod_revision
+    if revision != stored.mod_revision:
+        return f"{name}: at revision {revision} in the cache, at {stored.mod_revision} in the store"
+    return "" if cached.value == stored.value else f"{name}: other bytes in the cache than in the store"
+
+
+def _name(place: bytes) -> str:
+    return place.decode("utf-8", "backslashreplace")
+
+
+Told = Callable[[Comparison], None]
+
+
+class Watchdog:
+    """Compares again and again."""
+
+    def __init__(self, cache: Cache, store: Store, told: Told, period: float = PERIOD_SECONDS) -> None:
+        """`told` hears of every comparison."""
+        self._cache, self._store, self._told, self._period = cache, store, told, period
+        self._trouble: str | None = None
+
+    def check(self) -> str | None:
+        """What is wrong, for `/readyz`; None when the last comparison found nothing."""
+        return self._trouble
+
+    async def run(self) -> None:
+        """Compare for ever; the owner runs this as a task."""
+        while True:
+            await asyncio.sleep(self._period)
+            try:
+                self.note(await compare(self._cache, self._store))
+            except Compacted:
+                continue  # the store forgot the revision while we looked; the next look is soon
+            except StoreError:
+                continue  # a store in trouble is told by everything else that needs it
+
+    def note(self, found: Comparison) -> None:
+        """Take a comparison as the newest truth."""
+        self._told(found)
+        if found.equal:
+            self._trouble = None
+            return
+        named = "; ".join(found.differences[:MOST_NAMED])
+        more = len(found.differences) - MOST_NAMED
+        self._trouble = (
+            f"the cache differs from the store at revision {found.revision}: {named}"
+            f"{f'; and {more} more' if more > 0 else ''}; restart the server to read everything anew"
+        )

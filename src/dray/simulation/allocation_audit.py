@@ -1,0 +1,82 @@
+"""An audit: every allocation that claims already have, before the referee.
+
+Each claim is judged as if it were allocated last: all others hold what they hold. So a device that two claims
+have is a finding on both. The node is the one where a consumer of the claim runs, else the first that the
+allocation's node selector allows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from dray.allocator.feature_gates import Admission
+from dray.allocator.requests import named
+from dray.allocator.verify import Finding, Given, verify
+from dray.api.core import Node
+from dray.api.devices.taint_rules import all_under
+from dray.api.resource import AllocationResult, ResourceClaim
+from dray.errors import AllocationFault
+from dray.simulation.bundle import Bundle
+
+INVALID = "Invalid"
+"""The rule of a claim that an API server would refuse; nothing else is judged about it then."""
+
+
+@dataclass(frozen=True, slots=True)
+class Audited:
+    """A claim with devices, the node it was judged from, and everything wrong with it."""
+
+    claim: ResourceClaim
+    node: Node | None
+    complaints: tuple[str, ...]
+    rules: tuple[str, ...] = ()
+
+
+def audit(bundle: Bundle, door: Admission) -> Iterator[Audited]:
+    """Judge every claim of a bundle that has devices."""
+    slices = tuple(all_under(door.slices(bundle.slices), door.rules(bundle.rules)))
+    judge = door.judge()
+    held = [claim for claim in bundle.claims if claim.status.allocation is not None]
+    invalid = {id(each.object): each for each in bundle.invalid}
+    for claim in held:
+        if id(claim) in invalid:
+            problems = tuple(str(problem) for problem in invalid[id(claim)].problems)
+            yield Audited(claim, None, problems, (INVALID,) * len(problems))
+            continue
+        allocation = claim.status.allocation
+        assert allocation is not None
+        node = _node_of(bundle, claim, allocation)
+        if node is None:
+            yield Audited(claim, None, ("none of the nodes satisfies its node selector",), ("NodeSelector",))
+            continue
+        others = tuple(other for other in held if other is not claim)
+        try:
+            (admitted,) = door.claims([claim])
+        except AllocationFault as fault:
+            why = str(fault).removeprefix(f"claim {named(claim)}: ")
+            yield Audited(claim, node, (why,), ("FeatureGate",))
+            continue
+        found = verify(Given(slices, bundle.classes, others, node, judge), [admitted], [allocation])
+        yield Audited(claim, node, tuple(f.text for f in found), tuple(_rule(f) for f in found))
+
+
+def _rule(finding: Finding) -> str:
+    return finding.rule.value
+
+
+def _node_of(bundle: Bundle, claim: ResourceClaim, allocation: AllocationResult) -> Node | None:
+    where = allocation.node_selector
+    allowed = [
+        node
+        for node in bundle.nodes
+        if where is None or where.matches(node.metadata.name, node.metadata.labels)
+    ]
+    consumers = {consumer.name for consumer in claim.status.reserved_for}
+    running = {
+        pod.spec.node_name
+        for pod in (*bundle.pods, *(each.object for each in bundle.invalid if each.kind == "Pod"))
+        if pod.metadata.namespace == claim.metadata.namespace and pod.metadata.name in consumers
+    }
+    there = [node for node in allowed if node.metadata.name in running]
+    return next(iter(there or allowed), None)

@@ -1,0 +1,118 @@
+"""A solution of the model as allocations: copied fields, node selector, configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dray.api.resource import (
+    AllocationResult,
+    DeviceAllocationConfiguration,
+    DeviceAllocationResult,
+    DeviceRequestAllocationResult,
+)
+from dray.simulation.vectors.reference.departures import Departure
+from dray.simulation.vectors.reference.model_case import Abort, Case
+from dray.simulation.vectors.reference.model_search import Pick
+from dray.values.node_selectors import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, for_node
+from dray.values.quantity import Form, Quantity
+
+
+def build_results(case: Case, picks: Sequence[Pick]) -> tuple[AllocationResult, ...]:
+    """One allocation per claim."""
+    found = []
+    for number in range(len(case.vector.claims)):
+        own = [pick for pick in picks if pick.want.claim == number]
+        devices = DeviceAllocationResult(
+            results=tuple(_result(case, pick) for pick in own), config=tuple(_config(case, number, own))
+        )
+        found.append(AllocationResult(devices=devices, node_selector=_selector(case, own)))
+    return tuple(found)
+
+
+def _result(case: Case, pick: Pick) -> DeviceRequestAllocationResult:
+    candidate, said = pick.candidate, pick.want.said
+    gated = not case.enabled("DRADeviceTaints") and case.departs(Departure.TOLERATIONS_OFF)
+    waits = case.enabled("DRADeviceBindingConditions")
+    amounts = {
+        name: Quantity(amount, _form(candidate.device.capacity[name].value))
+        for name, amount in (pick.taken or {}).items()
+    }
+    return DeviceRequestAllocationResult(
+        request=pick.want.name,
+        driver=candidate.place[0],
+        pool=candidate.place[1],
+        device=candidate.place[2],
+        admin_access=pick.want.admin or None,
+        tolerations=() if gated else said.tolerations,
+        binding_conditions=candidate.device.binding_conditions if waits else (),
+        binding_failure_conditions=candidate.device.binding_failure_conditions if waits else (),
+        share_id=None if pick.taken is None else "any",
+        consumed_capacity=amounts,
+    )
+
+
+def _form(amount: Quantity | None) -> Form:
+    return Form.DECIMAL if amount is None else amount.form
+
+
+def _selector(case: Case, picks: Sequence[Pick]) -> NodeSelector | None:
+    """This node when a device is only here; otherwise every requirement of every device, each once."""
+    selectors = []
+    for pick in picks:
+        holder = pick.candidate.holder
+        if holder.node_name or pick.candidate.device.binds_to_node:
+            return for_node(case.vector.node.metadata.name)
+        if holder.node_selector is not None and not holder.all_nodes:
+            # Kubernetes looks at the devices in order, so one that is only here ends this before or after.
+            if len(holder.node_selector.node_selector_terms) != 1:
+                raise Abort("term")
+            selectors.append(holder.node_selector)
+    if not selectors:
+        return None
+    terms = [selector.node_selector_terms[0] for selector in selectors]
+    return NodeSelector(
+        node_selector_terms=(
+            NodeSelectorTerm(
+                match_expressions=_once([item for term in terms for item in term.match_expressions]),
+                match_fields=_once([item for term in terms for item in term.match_fields]),
+            ),
+        )
+    )
+
+
+def _once(items: Sequence[NodeSelectorRequirement]) -> tuple[NodeSelectorRequirement, ...]:
+    kept: dict[tuple[str, str, frozenset[str]], NodeSelectorRequirement] = {}
+    for item in items:
+        kept.setdefault((item.key, item.operator, frozenset(item.values)), item)
+    return tuple(kept.values())
+
+
+def _config(case: Case, number: int, picks: Sequence[Pick]) -> list[DeviceAllocationConfiguration]:
+    """Configuration of the classes, once each in order of use, then of the claim."""
+    claim = case.vector.claims[number]
+    chosen = {pick.want.request: pick.want for pick in picks}
+    wants = [chosen[request.name] for request in claim.spec.devices.requests if request.name in chosen]
+    every = len(claim.spec.devices.requests)
+
+    def scope(names: tuple[str, ...]) -> tuple[str, ...]:
+        covered = sum(want.name in names or want.request in names for want in wants)
+        return () if covered == every else names
+
+    found = []
+    for name in dict.fromkeys(want.said.device_class_name for want in wants):
+        users = [want for want in wants if want.said.device_class_name == name]
+        for config in users[0].device_class.spec.config:
+            requests = scope(tuple(want.name for want in users))
+            found.append(
+                DeviceAllocationConfiguration(source="FromClass", requests=requests, opaque=config.opaque)
+            )
+    for said in claim.spec.devices.config:
+        if not said.requests or any(
+            want.name in said.requests or want.request in said.requests for want in wants
+        ):
+            found.append(
+                DeviceAllocationConfiguration(
+                    source="FromClaim", requests=scope(said.requests), opaque=said.opaque
+                )
+            )
+    return found

@@ -1,0 +1,54 @@
+"""A place of the walk stood at again: the first failing rule of every candidate.
+
+That it refuses what the search refused there is a law, see tests/unit/explain/test_laws.
+"""
+
+from __future__ import annotations
+
+from dray.allocator.inventory.device_inventory import Shape
+from dray.allocator.refusals import Reason
+from dray.allocator.requests import Ask, ask_of
+from dray.allocator.search.backtracking import search
+from dray.allocator.search.candidate_review import Standpoint
+from dray.allocator.search.trace import DeadEnd, Pick, Point, Solved
+from dray.api.resource import ResourceClaim
+from tests.unit.explain.cluster import Cluster, attribute, claim, request
+
+
+def asked(cluster: Cluster, *claims: ResourceClaim) -> tuple[Ask, Shape]:
+    stock = cluster.stock
+    return ask_of(claims, stock.classes.get), stock.seen_from(cluster.nodes[0]).shape
+
+
+def reasons(ask: Ask, shape: Shape, picks: list[Pick], point: Point) -> list[Reason | None]:
+    told = Standpoint(ask, shape, picks).refusals(point)
+    return [refusal.reason if refusal is not None else None for refusal in told.values()]
+
+
+def test_the_first_failing_rule_is_told_not_the_last():
+    taint = "taint=a/b:NoSchedule"
+    lines = f"a size=x {taint} held=ml/old\nb held=ml/old {taint}\nc {taint}\nd {taint} numa=1"
+    ask, shape = asked(Cluster().node("node-a", lines), claim(same="numa"))
+    [dead] = [beat for beat in search(ask, shape) if isinstance(beat, DeadEnd)]
+    expected = [Reason.IN_USE, Reason.IN_USE, Reason.TAINTED, Reason.TAINTED]
+    assert reasons(ask, shape, [], dead.point) == expected
+
+
+def test_what_another_request_took_is_told_with_its_point():
+    ask, shape = asked(Cluster().node("node-a", "gpu-0"), claim(request("a"), request("b")))
+    beats = list(search(ask, shape))
+    first = beats[0].pick  # type: ignore[union-attr] # the first beat takes the only device
+    dead = next(beat for beat in beats if isinstance(beat, DeadEnd))
+    refusal = Standpoint(ask, shape, [first]).refusals(dead.point)[0]
+    assert refusal is not None
+    assert refusal.reason is Reason.TAKEN_HERE
+    assert refusal.detail == first.point
+
+
+def test_candidates_nobody_judged_stay_unjudged():
+    ask, shape = asked(
+        Cluster().node("node-a", "gpu-0 size=x\ngpu-1"), claim(request(where=[attribute("size", "x")]))
+    )
+    *_, ending = search(ask, shape)
+    assert isinstance(ending, Solved)
+    assert list(Standpoint(ask, shape, []).refusals(ending.picks[0].point)) == [0]

@@ -1,0 +1,119 @@
+"""Which candidates suit a want, found out only as far as anybody asked."""
+
+from __future__ import annotations
+
+import pytest
+
+from dray.allocator.allocate import Allocated, allocate
+from dray.allocator.inventory.device_inventory import Stock
+from dray.allocator.inventory.usage import Usage
+from dray.allocator.refusals import Reason
+from dray.allocator.requests import ask_of
+from dray.allocator.search import candidates
+from dray.allocator.search.candidates import NOT_YET, options_of
+from dray.allocator.search.trace import Solved
+from dray.api.resource import DeviceTaint
+from tests.brute.laws import share_ids
+from tests.brute.making import claim, device, device_class, holding, node, published, request
+from tests.brute.toyjudge import ToyJudge
+
+SLICES = published(*[device(f"d{i}", numa=i) for i in range(5)])
+
+
+def asked_about(claims, held=(), slices=SLICES):
+    """The devices a judge was asked about while an allocation was found."""
+    judge = ToyJudge()
+    stock = Stock([slices], [device_class("any", "any")], Usage.of(held), judge)
+    found = allocate(stock, claims, node(), new_share_id=share_ids())
+    assert isinstance(found, Allocated)
+    assert isinstance(found.ending, Solved)
+    return judge.asked
+
+
+def test_devices_behind_the_first_fit_are_not_judged():
+    assert asked_about([claim(request("r"))]) == [("any", "d0")]
+    assert asked_about([claim(request("r", 2))]) == [("any", "d0"), ("any", "d1")]
+
+
+def test_selectors_behind_one_that_is_false_are_not_judged():
+    found = asked_about([claim(request("r", 1, "attr:numa=1", "single"))])
+    assert found == [
+        ("any", "d0"),
+        ("attr:numa=1", "d0"),
+        ("any", "d1"),
+        ("attr:numa=1", "d1"),
+        ("single", "d1"),
+    ]
+
+
+def test_a_device_is_judged_once_for_all_who_ask_the_same():
+    found = asked_about([claim(request("r0"), request("r1"), name="c0"), claim(request("r2"), name="c1")])
+    assert found == [("any", "d0"), ("any", "d1"), ("any", "d2")]
+
+
+def test_all_must_know_everything():
+    found = asked_about([claim(request("r", "All", "attr:numa=1"))])
+    assert {name for _, name in found} == {"d0", "d1", "d2", "d3", "d4"}
+
+
+def test_an_error_nobody_comes_to_is_nobodys_error():
+    slices = published(device("a", numa=1), device("b"))
+    assert asked_about([claim(request("r", 1, "attr:numa=1"))], slices=slices)[-1] == ("attr:numa=1", "a")
+    first_taken = published(device("b"), device("a", numa=1))
+    asked_about([claim(request("r", 1, "attr:numa=1"))], held=[holding("b")], slices=first_taken)
+
+
+@pytest.fixture
+def shape():
+    tainted = device("t", numa=1, taints=(DeviceTaint(key="hot", effect="NoSchedule"),))
+    slices = published(device("a", numa=1), device("b", numa=0), tainted, device("c"))
+    return Stock([slices], [], Usage(), ToyJudge()).seen_from(node()).shape
+
+
+def want(expression):
+    asked = ask_of([claim(request("r", 1, expression))], {"any": device_class("any")}.get)
+    return asked.choices[0].wants[0]
+
+
+def test_options_are_masks_with_reasons(shape):
+    options = options_of(shape, want("attr:numa=1"))
+    assert options.frontier == 0
+    assert options.complete() == 0b0001
+    assert options.suiting == 0b0101
+    assert options.faulty == 0b1000
+    assert {i: refusal.reason for i, refusal in options.refusals.items()} == {
+        1: Reason.UNSUITED,
+        2: Reason.TAINTED,
+        3: Reason.BROKEN_SELECTOR,
+    }
+
+
+@pytest.mark.parametrize("judged_before", [0, 4])
+def test_the_first_candidate_does_not_depend_on_what_was_judged_before(shape, judged_before):
+    options = options_of(shape, want("attr:numa=1"))
+    for _ in range(judged_before):
+        options.complete()
+    assert options.first(0, 0, 99) == 0
+    assert options.first(1, 0, 99) == 3
+    assert options.first(0, 0b0001, 99) == 3
+    assert options.first(0, 0b1001, 99) == -1
+
+
+def test_a_search_for_the_first_candidate_can_be_interrupted(shape):
+    options = options_of(shape, want("attr:numa=1"))
+    assert options.first(1, 0, 2) == NOT_YET
+    assert options.first(1, 0, 2) == 3
+
+
+def test_wants_that_ask_the_same_share_their_options(shape):
+    assert options_of(shape, want("any")) is options_of(shape, want("any"))
+    assert options_of(shape, want("any")) is not options_of(shape, want("single"))
+
+
+def test_a_shape_that_lives_long_does_not_remember_every_want(shape, monkeypatch):
+    monkeypatch.setattr(candidates.WANTS, "most", 2)
+    kept = options_of(shape, want("single"))
+    for expression in ("any", "attr?:numa=0", "attr?:numa=1", "shared"):
+        options_of(shape, want(expression))
+        assert len(shape.memo) <= 2
+    assert options_of(shape, want("single")).complete() == kept.complete() == 0b1011

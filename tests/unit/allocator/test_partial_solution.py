@@ -1,0 +1,56 @@
+"""The partial solution and the way back."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dray.allocator.partial_solution import Board
+
+
+def test_a_fact_comes_and_goes():
+    board = Board()
+    mark = board.mark()
+    board.write("a", 1)
+    board.write("a", 2)
+    assert board.facts == {"a": 2}
+    board.rewind(mark)
+    assert board.facts == {}
+    assert board.trail == []
+
+
+def test_an_older_fact_comes_back():
+    board = Board()
+    board.write("a", 1)
+    mark = board.mark()
+    board.write("a", None)
+    board.write("b", 0)
+    board.rewind(mark)
+    assert board.facts == {"a": 1}
+
+
+def test_the_image_is_the_facts_and_not_how_they_came():
+    one, other = Board(), Board()
+    one.write("a", 1)
+    one.write("b", 2)
+    other.write("b", 7)
+    other.write("b", 2)
+    other.write("a", 1)
+    assert one.image() == other.image()
+
+
+STEPS = st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 3)) | st.just("mark") | st.just("rewind"))
+
+
+@given(STEPS)
+def test_rewinding_restores_exactly_what_was(steps):
+    board, marks = Board(), []
+    for step in steps:
+        if step == "mark":
+            marks.append((board.mark(), dict(board.facts)))
+        elif step == "rewind" and marks:
+            mark, before = marks.pop()
+            board.rewind(mark)
+            assert board.facts == before
+        elif step != "rewind":
+            board.write(*step)

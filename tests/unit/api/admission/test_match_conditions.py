@@ -1,0 +1,104 @@
+"""Match conditions, row by row."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from dray.api.admission import MatchCondition
+from dray.api.admission.match_conditions import COST_LIMIT, Bindings, bound, met
+from dray.api.admission.review import Unclear
+
+OBJECT: dict[str, Any] = {
+    "metadata": {"name": "a", "labels": {"team": "x"}},
+    "spec": {"count": 3, "share": Decimal("0.5"), "huge": 2**70, "names": ["a", "b"], "none": None},
+}
+REQUEST: dict[str, Any] = {
+    "operation": "CREATE",
+    "resource": {"group": "resource.k8s.io", "version": "v1", "resource": "resourceclaims"},
+    "userInfo": {"username": "ann", "groups": ["staff"]},
+    "object": OBJECT,
+    "oldObject": None,
+}
+
+
+def given() -> Bindings:
+    return bound(REQUEST, OBJECT, None)
+
+
+def asked(*expressions: str) -> bool | str:
+    conditions = [MatchCondition(name=f"c{at}", expression=text) for at, text in enumerate(expressions)]
+    answer = met(conditions, given)
+    return answer.why if isinstance(answer, Unclear) else answer
+
+
+@pytest.mark.parametrize(
+    ("expression", "answer"),
+    [
+        ("true", True),
+        ("false", False),
+        ("request.operation == 'CREATE' && oldObject == null", True),
+        ("!(request.resource.resource in ['leases', 'events'])", True),
+        ("!('staff' in request.userInfo.groups)", False),
+        ("request.userInfo.username.startsWith('system:node:')", False),
+        ("object.metadata.labels.team == 'x'", True),
+        ("object.metadata.labels['team'] == 'y'", False),
+        ("has(object.metadata.annotations)", False),
+        ("object.spec.count > 2 && object.spec.share < 1.0", True),
+        ("object.spec.huge > 1.0", True),
+        ("object.spec.names.exists(name, name == 'b')", True),
+        ("object.spec.none == null", True),
+        ("object.metadata.?annotations.orValue({}).size() == 0", True),
+    ],
+)
+def test_a_condition_looks_at_request_and_objects(expression, answer):
+    assert asked(expression) is answer
+
+
+@pytest.mark.parametrize(
+    ("expressions", "answer"),
+    [
+        ((), True),
+        (("true", "true"), True),
+        (("true", "false"), False),
+        # one that does not hold settles it, also when another one fails
+        (("object.nothing", "false"), False),
+        (("false", "object.nothing"), False),
+        (("true", "object.nothing"), "match condition `c1`: no such key: nothing"),
+        (("object.metadata.name",), "match condition `c0` is neither true nor false"),
+        (("object.nothing", "object.no"), "match condition `c0`: no such key: nothing"),
+    ],
+)
+def test_all_conditions_must_hold_and_a_failure_is_told(expressions, answer):
+    assert asked(*expressions) == answer
+
+
+def test_the_request_does_not_hold_the_objects_twice():
+    assert "no such key: object" in str(asked("request.object.metadata.name == 'a'"))
+
+
+def test_an_evaluation_has_an_end():
+    many = bound({}, {"items": list(range(2000))}, None)
+    condition = MatchCondition(name="c", expression="object.items.all(a, object.items.all(b, a + b >= 0))")
+    answer = met([condition], lambda: many)
+    assert isinstance(answer, Unclear)
+    assert "cost limit exceeded" in answer.why
+    assert COST_LIMIT < 2000 * 2000
+
+
+def test_conditions_share_what_they_may_cost():
+    many = bound({}, {"items": list(range(3000))}, None)
+    conditions = [MatchCondition(name=f"c{at}", expression="object.items.all(a, a >= 0)") for at in range(64)]
+    assert met(conditions[:1], lambda: many) is True
+    answer = met(conditions, lambda: many)
+    assert isinstance(answer, Unclear)
+    assert "cost limit exceeded" in answer.why
+
+
+def test_nothing_is_prepared_where_there_is_no_condition():
+    def never() -> Bindings:
+        raise AssertionError
+
+    assert met([], never) is True

@@ -1,0 +1,164 @@
+"""JSON text: every digit kept, every fault a `DecodeError`, nothing quietly turned into something else."""
+
+from __future__ import annotations
+
+from datetime import date
+from decimal import Decimal
+
+import pytest
+
+from dray.api.json_text import (
+    MAX_DEPTH,
+    MAX_STRANGERS,
+    MAX_VALUES,
+    duplicate_fields,
+    not_json,
+    read_json,
+    write_json,
+)
+from dray.errors import DecodeError
+
+
+def nested(depth: int) -> bytes:
+    return b"[" * depth + b"]" * depth
+
+
+@pytest.mark.req("K3063-027")
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"123456789012345678901234567890",
+        b"-123456789012345678901234567890",
+        b"0.123456789012345678901234567890",
+        b"1.10",
+        b"1E+400",
+        b"1E-400",
+        b"-0.0",
+        b'"\xc3\xa9 \xe2\x82\xac \xf0\x9f\x9a\x80 \\u0000"',
+        b'{"b":1,"a":[true,false,null,{}],"":""}',
+    ],
+)
+def test_what_is_read_is_written_again_digit_by_digit(text):
+    assert write_json(read_json(text)) == text
+
+
+BROKEN = {
+    "nothing": b"",
+    "space": b" ",
+    "open": b"{",
+    "comma": b"[1,]",
+    "zero": b"01",
+    "nan": b"NaN",
+    "word": b"nul",
+    "escape": rb'"\x41"',
+    "surrogate": rb'"\ud800"',
+    "backwards": rb'"\udc00\ud800"',
+    "control": b'"\n"',
+    "utf-8": b'"\xff"',
+    "mark": b"\xef\xbb\xbf{}",
+    "two": b"{} {}",
+    "digits": b"1" * 5000,
+    "exponent": b"1e99999999999999999999",
+    "deep": nested(100_000),
+}
+
+
+@pytest.mark.parametrize("text", BROKEN.values(), ids=BROKEN)
+def test_broken_text_is_a_decode_error(text):
+    with pytest.raises(DecodeError, match=r"^not JSON"):
+        read_json(text)
+
+
+STRANGE = {
+    "nan": (float("nan"), "finite"),
+    "infinity": (float("-inf"), "finite"),
+    "decimal nan": (Decimal("sNaN"), "finite"),
+    "decimal infinity": (Decimal("Infinity"), "finite"),
+    "digits": (10**5000, "digits"),
+    "date": (date(2026, 1, 1), "got `date`"),
+    "set": ({1}, "got `set`"),
+    "bytes": (b"x", "got `bytes`"),
+    "surrogate": ("a\ud800", "Unicode"),
+}
+
+
+@pytest.mark.parametrize(("value", "why"), STRANGE.values(), ids=STRANGE)
+def test_what_json_cannot_hold_is_named_with_its_place(value, why):
+    (found,) = not_json({"a": 1, "b": [None, {"c": value}]})
+    assert found.path == "b[1].c"
+    assert why in str(found)
+
+
+@pytest.mark.parametrize("key", [1, 1.5, True, None, ("a",), "\udc00"], ids=repr)
+def test_keys_are_text(key):
+    (found,) = not_json({"a": {key: 1}})
+    assert found.path == f"a[{key!a}]"
+
+
+def test_every_stranger_is_named():
+    strangers = not_json({"a": float("nan"), "b": [1, {2: 3}, b""], "c": {"ok": Decimal("1.5"), "€": "€"}})
+    assert [found.path for found in strangers] == ["a", "b[1][2]", "b[2]"]
+
+
+def test_nesting_has_an_end():
+    assert not_json(read_json(nested(MAX_DEPTH))) == []
+    (found,) = not_json({"a": read_json(nested(MAX_DEPTH))})
+    assert f"nested more than {MAX_DEPTH} levels deep" in str(found)
+
+
+def test_a_value_that_holds_itself_is_refused():
+    endless: list[object] = []
+    endless += [endless, endless, endless]
+    found = not_json({"a": endless})
+    assert 0 < len(found) <= MAX_STRANGERS + 1
+    assert "levels deep" in str(found[0])
+
+
+def test_a_value_that_stands_in_too_many_places_is_refused():
+    bomb: object = "x"
+    for _ in range(10):
+        bomb = [bomb] * 10
+    (found,) = not_json({"a": bomb})
+    assert f"more than {MAX_VALUES} values" in str(found)
+
+
+@pytest.mark.parametrize("value", [{1, 2}.__iter__(), object(), "\ud800", 10**5000], ids=type)
+def test_what_cannot_be_written_is_a_decode_error(value):
+    with pytest.raises(DecodeError, match="cannot be written as JSON"):
+        write_json(value)
+
+
+def test_what_nests_without_end_cannot_be_written():
+    deep: list[object] = []
+    deep.append(deep)
+    with pytest.raises(DecodeError, match="nested too deeply"):
+        write_json(deep)
+
+
+@pytest.mark.parametrize(
+    ("text", "twice"),
+    [
+        (b'{"a": 1, "b": {"a": 2}}', ()),
+        (b'{"a": 1, "a": 2}', ("a",)),
+        (b'{"a": [{"b": 1, "c": 2, "b": 3}, {"b": 1}], "a": 1, "a": 2}', ("a[0].b", "a", "a")),
+        (b"[1, 1]", ()),
+    ],
+)
+def test_a_field_that_stands_twice_is_found(text, twice):
+    assert duplicate_fields(text) == twice
+
+
+@pytest.mark.parametrize("text", [b"{", b'{"a": 1', b'{"a": {"b": 1, "b": 2}, x', nested(100_000), b'"\xff"'])
+def test_looking_for_duplicates_in_broken_text_is_a_decode_error(text):
+    with pytest.raises(DecodeError, match="not JSON"):
+        duplicate_fields(text)
+
+
+def test_duplicates_are_found_down_to_where_reading_ends():
+    for depth in (10, 500, 900, 980, 990, 1000, 3000):
+        text = b'{"a":' * depth + b'{"b":1,"b":2}' + b"}" * depth
+        try:
+            found = duplicate_fields(text)
+        except DecodeError:
+            continue
+        assert found == (".".join(["a"] * depth + ["b"]),)

@@ -1,0 +1,34 @@
+"""The table of rules, as a whole."""
+
+from __future__ import annotations
+
+import pytest
+
+from dray.api.kinds import KINDS
+from dray.api.validation import (
+    validate_create,
+    validate_status_update,
+    validate_stored,
+    validate_update,
+    warnings_of,
+)
+from dray.api.validation.kind_rules import RULES
+from tests.unit.api.validation.building import found
+
+
+def test_every_kind_with_rules_is_a_kind():
+    assert RULES.keys() <= {kind.type for kind in KINDS}
+
+
+def test_every_closed_kind_has_rules():
+    assert {kind.type for kind in KINDS if not kind.open} <= RULES.keys()
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.qualified_name)
+def test_an_empty_object_of_every_kind_is_judged(kind):
+    empty = kind.type()
+    assert "Required metadata.name" in found(validate_create(empty))
+    assert "Required metadata.name" in found(validate_stored(empty))
+    assert found(validate_update(empty, empty)) == []
+    assert found(validate_status_update(empty, empty)) == []
+    warnings_of(empty)

@@ -1,0 +1,56 @@
+"""Two values that mean the same are the same."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from dray.api.resource import OpaqueDeviceConfiguration
+from dray.api.validation.semantic_equality import same
+
+
+def holder(text):
+    """A struct with opaque bytes, by force: a struct brings JSON to a form of its own."""
+    made = OpaqueDeviceConfiguration(driver="d")
+    msgspec.structs.force_setattr(made, "parameters", msgspec.Raw(text))
+    return made
+
+
+SAME = [
+    (b'{"a":1}', b'{ "a" : 1 }'),
+    (b'{"a":1,"b":2}', b'{"b":2,"a":1}'),
+    (b'{"a":1.50}', b'{"a":1.5}'),
+    (b'{"a":"\\u0041"}', b'{"a":"A"}'),
+    (b"{", b"{"),
+    (b"", b""),
+]
+DIFFERENT = [
+    (b'{"a":1}', b'{"a":2}'),
+    (b'{"a":1}', b'{"a":true}'),
+    (b'{"a":0}', b'{"a":false}'),
+    (b'{"a":[1,2]}', b'{"a":[2,1]}'),
+    (b'{"a":null}', b"{}"),
+    (b"{", b"{{"),
+    (b"{}", b""),
+    (b"[" * 5000, b"{}"),
+    (b"1e999", b"2e999"),
+]
+
+
+@pytest.mark.parametrize(("one", "other"), SAME)
+def test_same(one, other):
+    assert same(holder(one), holder(other))
+    assert same((holder(one),), (holder(other),))
+    assert same({"k": holder(one)}, {"k": holder(other)})
+
+
+@pytest.mark.parametrize(("one", "other"), DIFFERENT)
+def test_different(one, other):
+    assert not same(holder(one), holder(other))
+
+
+def test_shapes_that_differ():
+    assert not same((holder(b"{}"),), (holder(b"{}"), holder(b"{}")))
+    assert not same({"k": holder(b"{}")}, {"l": holder(b"{}")})
+    assert not same(holder(b"{}"), None)
+    assert not same("a", "b")

@@ -1,0 +1,103 @@
+"""What a lost node had, and why some of it is not free."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dray.api.core import Pod, PodStatus
+from dray.api.meta import ObjectMeta
+from dray.api.resource import ConsumerReference, ResourceClaim, ResourceClaimStatus
+from dray.claims.claim_names import FINALIZER
+from dray.claims.node_loss import Kept, Scene, Stake, at_stake, in_ledger, kept
+
+LOST = "lost"
+STAKE = Stake("gpu/pool/gpu-0", "default/c", "c-uid")
+
+
+def held(nodes: tuple[str, ...] = (), *, quarantined: bool = False) -> Stake:
+    return Stake(STAKE.device, STAKE.claim, STAKE.uid, nodes, quarantined)
+
+
+def user(name: str, resource: str = "pods", group: str = "") -> ConsumerReference:
+    return ConsumerReference(api_group=group, resource=resource, name=name, uid=f"{name}-uid")
+
+
+def claim(*users: ConsumerReference, finalizers: tuple[str, ...] = (FINALIZER,)) -> ResourceClaim:
+    metadata = ObjectMeta(namespace="default", name="c", uid="c-uid", finalizers=finalizers)
+    return ResourceClaim(metadata=metadata, status=ResourceClaimStatus(reserved_for=users))
+
+
+def pod(name: str, phase: str) -> Pod:
+    metadata = ObjectMeta(namespace="default", name=name, uid=f"{name}-uid")
+    return Pod(metadata=metadata, status=PodStatus(phase=phase))
+
+
+def scene(*claims: ResourceClaim, phase: str = "Failed") -> Scene:
+    known = {each.metadata.uid: each for each in claims}
+    return Scene(LOST, known, {"p-uid": pod("p", phase)})
+
+
+def test_at_stake_is_what_the_node_or_a_pod_of_it_has() -> None:
+    in_hands = Stake("d0", "default/gone", "gone-uid", (LOST,), True)
+    of_pod = Stake("d1", "default/c", "c-uid")
+    ledger = [Stake("d3", "default/z", "z-uid", ("other",)), of_pod, in_hands, Stake("d2", "x/y", "y-uid")]
+    assert at_stake(ledger, scene(claim(user("p")))) == [in_hands, of_pod]
+    assert at_stake(ledger, scene(claim(user("q")))) == [in_hands]
+
+
+def test_the_ledger_is_read_as_the_server_tells_it() -> None:
+    holder: dict[str, Any] = {"claim": "a/b", "uid": "u", "share": "", "amounts": {}, "nodes": ["n"]}
+    entry = {"device": "d", "holders": [holder | {"quarantined": True}]}
+    assert in_ledger([entry, {"device": "e", "holders": [], "unreadable": "x"}]) == [
+        Stake("d", "a/b", "u", ("n",), True)
+    ]
+
+
+CASES: dict[str, tuple[Stake, Scene, bool, str]] = {
+    "the node has it again": (held((LOST,)), scene(claim(user("p"))), False, "has it in its hands again"),
+    "another node has it": (held(("other",), quarantined=True), scene(), True, "node other has it"),
+    "the claim is gone": (held(), scene(), False, "the claim is gone"),
+    "a pod elsewhere uses it, too": (
+        held(("other",)),
+        scene(claim(user("p"), user("q"))),
+        True,
+        "reserved for pod q",
+    ),
+    "a group uses it": (
+        held(),
+        scene(claim(user("g", "podgroups", "scheduling.example.com"))),
+        True,
+        "reserved for podgroups g",
+    ),
+    "many use it": (
+        held(),
+        scene(claim(*(user(name) for name in "uvwxyz"))),
+        True,
+        "reserved for pod u, pod v, pod w and 3 more",
+    ),
+    "its pod ended": (held(), scene(claim(user("p"))), False, "still reserved for pod p, which ended"),
+    "its pod came again": (
+        held(),
+        scene(claim(user("p")), phase="Pending"),
+        False,
+        "came to node lost again",
+    ),
+    "nobody uses it": (held(), scene(claim()), False, "reserved for nobody, and is about to be released"),
+    "it was allocated by hand": (held(), scene(claim(finalizers=())), True, "allocated the claim by hand"),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_why_a_device_is_not_free(case: str) -> None:
+    now, around, rightly, words = CASES[case]
+    (found,) = kept([STAKE], [now], around)
+    assert (found.stake, found.rightly) == (now, rightly)
+    assert words in found.why
+
+
+def test_a_device_that_somebody_else_has_by_now_is_free_of_the_claim() -> None:
+    taken = Stake(STAKE.device, "default/next", "next-uid", ("other",))
+    found: list[Kept] = kept([STAKE], [taken], scene())
+    assert found == []

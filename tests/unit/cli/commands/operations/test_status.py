@@ -1,0 +1,90 @@
+"""`dray status`: forms for machines, servers that do not answer, and going on while one watches."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import yaml
+
+from dray.cli.commands.operations import status
+from dray.client.errors import Unreachable
+from tests.unit.cli.conftest import Typed
+
+KUBECONFIG = """
+apiVersion: v1
+kind: Config
+current-context: c
+contexts: [{name: c, context: {cluster: c, user: u}}]
+clusters: [{name: c, cluster: {server: "http://127.0.0.1:1"}}]
+users: [{name: u, user: {token: t}}]
+"""
+NOTHING = SimpleNamespace(nodes=(), pods=(), claims=(), slices=())
+
+
+@pytest.fixture
+def kubeconfig(tmp_path: Path) -> str:
+    file = tmp_path / "config"
+    file.write_text(KUBECONFIG)
+    return str(file)
+
+
+def answers(monkeypatch: pytest.MonkeyPatch, *given: Any) -> None:
+    """What a server answers, one after the other."""
+    left = iter(given)
+
+    async def bundle_of(_client: object) -> Any:
+        answer = next(left)
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
+
+    monkeypatch.setattr("dray.cluster.live.snapshot.bundle_of", bundle_of)
+    monkeypatch.setattr(status, "_PAUSE_SECONDS", 0.0)
+
+
+def test_a_server_that_does_not_answer_is_told_with_the_file_that_names_it(
+    typed: Typed, kubeconfig: str
+) -> None:
+    said = typed("status", "--kubeconfig", kubeconfig)
+    assert (said.code, said.out) == (2, "")
+    assert said.err.startswith("dray: no answer to GET http://127.0.0.1:1/")
+    assert said.err.endswith(f": connection refused (`{kubeconfig}` names this server)\n")
+    assert said.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(("form", "read"), [("json", json.loads), ("yaml", yaml.safe_load)])
+def test_machines_get_all_of_it(
+    form: str, read: Any, typed: Typed, kubeconfig: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers(monkeypatch, NOTHING)
+    said = typed("status", "--kubeconfig", kubeconfig, "-o", form)
+    assert said.code == 0
+    assert read(said.out) == {"nodes": [], "waiting": []}
+
+
+def test_who_watches_sees_how_it_goes_on_when_the_server_is_back(
+    typed: Typed, kubeconfig: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = SimpleNamespace(
+        metadata=SimpleNamespace(name="back"),
+        spec=SimpleNamespace(taints=(), unschedulable=False),
+        status=SimpleNamespace(conditions=()),
+    )
+    later = SimpleNamespace(nodes=(node,), pods=(), claims=(), slices=())
+    away = Unreachable("connection refused", sent=False)
+    answers(monkeypatch, NOTHING, away, away, NOTHING, later, KeyboardInterrupt())
+    said = typed("status", "--kubeconfig", kubeconfig, "--watch")
+    assert said.code == 0
+    assert said.out.splitlines() == ["there is no node yet", "NODE   STATE   PODS", "back   ready   0"]
+    assert said.err.splitlines() == ["the server does not answer, still trying: connection refused"]
+
+
+def test_who_watches_a_server_that_was_never_there_is_told_at_once(
+    typed: Typed, kubeconfig: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers(monkeypatch, Unreachable("connection refused", sent=False))
+    assert typed("status", "--kubeconfig", kubeconfig, "--watch").code == 2

@@ -1,0 +1,121 @@
+"""What is repeated, and what is not."""
+
+from __future__ import annotations
+
+import pytest
+
+from dray.client.errors import ApiError, TooManyRequests, Unavailable, Unreachable
+from dray.client.rest_client import Caller, Habits
+from dray.client.transport import Reply, Request
+from dray.client.transports.in_process import InProcess
+from tests.unit.client.fakeapi import FakeApi, Hours, Told, failed
+
+GOOD = Reply(200, {}, b"{}")
+
+
+class Scripted:
+    """A transport that does what it is told, call by call."""
+
+    address = "nowhere"
+
+    def __init__(self, *outcomes) -> None:
+        self.outcomes = list(outcomes)
+        self.calls = 0
+
+    async def request(self, request, *, timeout=60.0):
+        self.calls += 1
+        outcome = self.outcomes.pop(0)
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+    def stream(self, request, *, silence):
+        raise AssertionError
+
+    async def close(self) -> None: ...
+
+
+def busy(code: int, seconds: str = "2") -> Reply:
+    return Reply(code, {"retry-after": seconds} if seconds else {}, b"")
+
+
+RESET, REFUSED = Unreachable("reset"), Unreachable("refused", sent=False)
+
+REPEATED = [
+    ("GET", RESET),
+    *((method, REFUSED) for method in ("GET", "POST", "PUT", "PATCH", "DELETE")),
+    *((method, busy(429)) for method in ("GET", "POST", "PUT", "PATCH", "DELETE")),
+    *((method, busy(503)) for method in ("GET", "PUT", "DELETE")),
+]
+NOT_REPEATED = [
+    *((method, RESET) for method in ("POST", "PUT", "PATCH", "DELETE")),
+    *((method, busy(503)) for method in ("POST", "PATCH")),
+    ("GET", busy(429, "")),
+    ("GET", busy(429, "3600")),
+    ("GET", busy(503, "")),
+    ("GET", busy(500)),
+    ("GET", busy(404)),
+    ("PUT", busy(409)),
+]
+
+
+def ident(value):
+    return value if isinstance(value, str) else getattr(value, "code", None) or str(value)
+
+
+@pytest.mark.parametrize(("method", "outcome"), REPEATED, ids=ident)
+async def test_repeated(method, outcome):
+    hours, transport = Hours(), Scripted(outcome, outcome, GOOD)
+    assert await Caller(transport, Habits(tempo=hours.tempo)).call(Request(method, "/x")) is GOOD
+    assert transport.calls == 3
+    assert len(hours.slept) == 2
+    if isinstance(outcome, Reply):
+        assert min(hours.slept) >= 2
+
+
+@pytest.mark.parametrize(("method", "outcome"), NOT_REPEATED, ids=ident)
+async def test_not_repeated(method, outcome):
+    transport = Scripted(outcome, GOOD)
+    with pytest.raises((ApiError, Unreachable)):
+        await Caller(transport, Habits(tempo=Hours().tempo)).call(Request(method, "/x"))
+    assert transport.calls == 1
+
+
+async def test_patience_ends():
+    transport = Scripted(*[busy(503)] * 3)
+    with pytest.raises(Unavailable):
+        await Caller(transport, Habits(attempts=3, tempo=Hours().tempo)).call(Request("GET", "/x"))
+    transport = Scripted(busy(429))
+    with pytest.raises(TooManyRequests):
+        await Caller(transport, Habits(tempo=Hours().tempo)).call(Request("POST", "/x"), attempts=1)
+
+
+async def test_calls_keep_the_rate():
+    hours, transport = Hours(), Scripted(*[GOOD] * 5)
+    caller = Caller(transport, Habits(qps=2, burst=2, tempo=hours.tempo))
+    for _ in range(5):
+        await caller.call(Request("GET", "/x"))
+    assert sum(hours.slept) == pytest.approx(1.5)
+
+
+async def test_warnings_of_the_server_are_passed_on():
+    heard: list[str] = []
+    header = '299 - "unknown field \\"spec.x\\"", 299 - "second, with a comma"'
+    transport = Scripted(Reply(200, {"warning": header}, b""))
+    await Caller(transport, Habits(on_warning=heard.append)).call(Request("POST", "/x"))
+    assert heard == ['unknown field "spec.x"', "second, with a comma"]
+
+
+async def test_the_server_is_told_who_asks():
+    api = FakeApi()
+    api.answer("GET", "/x", Told({}))
+    await Caller(InProcess(api, "u"), Habits(manager="night-shift")).call(Request("GET", "/x"))
+    assert api.asked[0].headers["user-agent"] == "night-shift"
+
+
+async def test_a_stream_that_is_refused_is_a_failure():
+    api = FakeApi()
+    api.answer("GET", "/x", failed(410, "Expired", "gone"))
+    with pytest.raises(ApiError, match="gone"):
+        async with Caller(InProcess(api, "u"), Habits()).open(Request("GET", "/x"), silence=5):
+            pytest.fail("there is no stream")

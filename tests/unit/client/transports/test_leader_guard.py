@@ -1,0 +1,101 @@
+"""Writes that are sent only while somebody is in office."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AbstractAsyncContextManager
+from typing import cast
+
+import pytest
+
+from dray.client.errors import OutOfOffice
+from dray.client.transport import LONGEST_CALL, Reply, Request, Stream
+from dray.client.transports.leader_guard import STILL_ALLOWED, Fence
+
+
+class Line:
+    """Notes what is sent."""
+
+    address = "somewhere"
+
+    def __init__(self) -> None:
+        self.sent: list[str] = []
+
+    async def request(self, request: Request, *, timeout: float = LONGEST_CALL) -> Reply:
+        self.sent.append(request.method)
+        return Reply(200, {})
+
+    def stream(self, request: Request, *, silence: float) -> AbstractAsyncContextManager[Stream]:
+        self.sent.append("stream")
+        return cast(AbstractAsyncContextManager[Stream], None)
+
+    async def close(self) -> None:
+        self.sent.append("close")
+
+
+def test_reads_pass_always_and_writes_while_they_are_allowed() -> None:
+    line, office = Line(), [True]
+    fence = Fence(line, lambda: office[0])
+    writes = ("POST", "PUT", "PATCH", "DELETE")
+
+    async def work() -> None:
+        for method in ("GET", *writes):
+            await fence.request(Request(method, "/x"))
+        office[0] = False
+        await fence.request(Request("GET", "/x"))
+        fence.stream(Request("GET", "/x"), silence=1)
+        for method in writes:
+            with pytest.raises(OutOfOffice, match=f"{method} /x was not sent"):
+                await fence.request(Request(method, "/x"))
+        office[0] = True
+        await fence.request(Request("POST", "/x"))
+        await fence.close()
+
+    asyncio.run(work())
+    assert line.sent == ["GET", *writes, "GET", "stream", "POST", "close"]
+    assert fence.address == "somewhere"
+
+
+def test_whoever_is_told_to_stop_waits_for_the_answer_to_its_last_write() -> None:
+    events: list[str] = []
+
+    class Slow(Line):
+        async def request(self, request: Request, *, timeout: float = LONGEST_CALL) -> Reply:
+            events.append("sent")
+            await asyncio.sleep(0.05)
+            events.append("arrived")
+            return Reply(200, {})
+
+    async def work() -> None:
+        writing = asyncio.create_task(Fence(Slow(), lambda: True).request(Request("POST", "/x")))
+        await asyncio.sleep(0.01)
+        writing.cancel()
+        await asyncio.wait([writing])
+        events.append("stopped")
+        assert writing.cancelled()
+
+    asyncio.run(work())
+    assert events == ["sent", "arrived", "stopped"]
+
+
+def test_a_transport_that_took_its_time_is_told_whether_it_may_still_send() -> None:
+    office, asked = [True], []
+
+    class Opening(Line):
+        async def request(self, request: Request, *, timeout: float = LONGEST_CALL) -> Reply:
+            await asyncio.sleep(0)  # a connection is opened
+            allowed = STILL_ALLOWED.get()
+            asked.append(allowed is None or allowed())
+            return Reply(200, {})
+
+    async def work() -> None:
+        fence = Fence(Opening(), lambda: office[0])
+        await fence.request(Request("GET", "/x"))
+        writing = asyncio.create_task(fence.request(Request("POST", "/x")))
+        await asyncio.sleep(0)
+        office[0] = False
+        await writing
+        assert STILL_ALLOWED.get() is None
+
+    asyncio.run(work())
+    assert asked == [True, False]

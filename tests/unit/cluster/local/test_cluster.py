@@ -1,0 +1,209 @@
+"""A whole cluster in this process: pods find nodes, claims get devices, and everything is there again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dray.api.core import Pod
+from dray.api.resource import ResourceClaim
+from dray.client.client import Client
+from dray.client.errors import NotFound
+from dray.client.transports.in_process import InProcess
+from dray.cluster.local.cluster import Up, UpOptions, running
+from dray.cluster.services.api_server import ServerOptions
+from dray.cluster.services.components import Component
+from dray.gates import GateSet
+from dray.server.http.requests import AUTHENTICATED, MASTERS
+
+ALTERNATIVES = {
+    "name": "gpu",
+    "firstAvailable": [
+        {"name": "big", "deviceClassName": "big-gpu"},
+        {"name": "any", "deviceClassName": "gpu"},
+    ],
+}
+PLAIN = {"name": "gpu", "exactly": {"deviceClassName": "gpu"}}
+OFF = GateSet.parse("AllAlpha=false,AllBeta=false,DynamicResourceAllocation=false")
+"""Everything that has to do with claims."""
+WITHOUT_ALTERNATIVES = GateSet.parse("DRAPrioritizedList=false")
+
+
+def template(request: dict[str, Any], name: str = "t") -> dict[str, Any]:
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaimTemplate",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"spec": {"devices": {"requests": [request]}}},
+    }
+
+
+def pod(name: str) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {
+            "resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "t"}],
+            "containers": [{"name": "c", "image": "registry.example.com/c:1"}],
+        },
+    }
+
+
+def options(folder: Path, scheduler: GateSet | None = None, **more: Any) -> UpOptions:
+    return UpOptions(
+        ServerOptions(folder, port=0, **more),
+        Component(scheduler or GateSet.default(), elect=False),
+        Component(elect=False, upkeep=True),
+        nodes=2,
+        simulated=1,
+        runtime="fake",
+    )
+
+
+def admin(cluster: Up) -> Client:
+    return Client(InProcess(cluster.server.app, "admin", (MASTERS, AUTHENTICATED)))
+
+
+async def until(is_so: Callable[[], Awaitable[bool]]) -> None:
+    async with asyncio.timeout(20):
+        while not await is_so():
+            await asyncio.sleep(0.02)
+
+
+async def bound(client: Client, name: str) -> Pod:
+    async def has_node() -> bool:
+        return bool((await client.get(Pod, name, "default")).spec.node_name)
+
+    await until(has_node)
+    return await client.get(Pod, name, "default")
+
+
+async def run(client: Client, name: str) -> Pod:
+    async def runs() -> bool:
+        return (await client.get(Pod, name, "default")).status.phase == "Running"
+
+    await until(runs)
+    return await client.get(Pod, name, "default")
+
+
+def played(work: Callable[[], Awaitable[None]]) -> None:
+    async def main() -> None:
+        async with asyncio.timeout(50):
+            await work()
+
+    asyncio.run(main())
+
+
+def test_a_pod_finds_its_node_and_leaves_it_again(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with running(options(tmp_path, store="memory:")) as cluster:
+            await cluster.ready()
+            assert cluster.late == ()
+            client = admin(cluster)
+            await client.create(template(PLAIN))
+            await client.create(pod("p"))
+            placed = await run(client, "p")
+            (claim,) = (await client.list(ResourceClaim)).items
+            assert claim.status.allocation is not None
+            assert claim.status.allocation.devices.results[0].pool == placed.spec.node_name
+            await client.delete(Pod, "p", "default")
+
+            async def is_over() -> bool:
+                try:
+                    await client.get(Pod, "p", "default")
+                except NotFound:
+                    return not (await client.list(ResourceClaim)).items
+                return False
+
+            await until(is_over)
+            text = cluster.server.metrics.render().decode()
+            assert "scheduler_pending_pods" in text
+            assert "resourceclaim_controller_" in text
+            assert f'kubelet_running_pods{{node="{placed.spec.node_name}"}}' in text
+
+    played(work)
+
+
+def test_a_second_start_has_everything_as_before(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with running(options(tmp_path)) as cluster:
+            client = admin(cluster)
+            await client.create(template(PLAIN))
+            await client.create(pod("p"))
+            before = await bound(client, "p")
+            claims = (await client.list(ResourceClaim)).items
+        async with running(options(tmp_path)) as cluster:
+            await cluster.ready()
+            client = admin(cluster)
+            assert (await client.get(Pod, "p", "default")).spec == before.spec
+            await run(client, "p")
+            assert (await client.list(ResourceClaim)).items == claims
+            await client.create(pod("q"))
+            await bound(client, "q")
+            first, second = (await client.list(ResourceClaim)).items
+            assert _devices(first).isdisjoint(_devices(second))
+
+    played(work)
+
+
+def _devices(claim: ResourceClaim) -> set[tuple[str, str]]:
+    assert claim.status.allocation is not None
+    return {(each.pool, each.device) for each in claim.status.allocation.devices.results}
+
+
+def test_gates_are_chosen_for_each_component(tmp_path: Path) -> None:
+    async def refused() -> None:
+        async with running(options(tmp_path, WITHOUT_ALTERNATIVES)) as cluster:
+            client = admin(cluster)
+            await client.create(template(ALTERNATIVES))
+            await client.create(pod("p"))
+
+            async def is_told() -> bool:
+                waiting = await client.get(Pod, "p", "default")
+                return any(
+                    "the DRAPrioritizedList feature is disabled" in each.message
+                    for each in waiting.status.conditions
+                )
+
+            await until(is_told)
+
+    async def placed() -> None:
+        async with running(options(tmp_path)) as cluster:
+            await bound(admin(cluster), "p")
+
+    played(refused)
+    played(placed)
+
+
+@pytest.mark.parametrize("lost", [False, True])
+@pytest.mark.req("K3063-162", "K3063-163", "K3063-164", "K3063-166")
+def test_a_cluster_without_claims_runs_its_pods_without_devices(tmp_path: Path, lost: bool) -> None:
+    """Those that waited for a device, and those that had one; also when nodes have lost their records."""
+
+    async def work() -> None:
+        async with running(options(tmp_path)) as cluster:
+            client = admin(cluster)
+            await client.create(template(PLAIN))
+            await client.create(template({"name": "gpu", "exactly": {"deviceClassName": "none"}}, "never"))
+            waits = pod("waits")
+            waits["spec"]["resourceClaims"][0]["resourceClaimTemplateName"] = "never"
+            await client.create(waits)
+            await client.create(pod("has"))
+            had = await run(client, "has")
+        if lost:
+            for record in tmp_path.glob("nodes/*/checkpoint"):
+                record.unlink()
+        chosen = options(tmp_path, OFF, gates=OFF)
+        chosen = replace(chosen, controller=Component(OFF, elect=False), gates=OFF)
+        async with running(chosen) as cluster:
+            client = admin(cluster)
+            assert (await run(client, "waits")).spec.resource_claims, "what is stored stays"
+            assert (await run(client, "has")).spec.node_name == had.spec.node_name
+
+    played(work)

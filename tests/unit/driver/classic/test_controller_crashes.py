@@ -1,0 +1,103 @@
+"""A classic controller that is killed at every single write: nothing leaks, nothing is given twice."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from dray.client.errors import Unreachable
+from dray.client.transport import Reply, Request
+from tests.contract.api import MERGE
+from tests.contract.classic import CLAIMS
+from tests.unit.driver.hardware import World, is_allocated, run
+from tests.unit.driver.served import until
+
+
+async def _through(
+    world: World, stage: Callable[[], Coroutine[Any, Any, None]], crash_at: int, *, before: bool
+) -> int:
+    """One stage with a controller that is killed at a write and started again; how many writes there were."""
+    way, died = world.way(), asyncio.Event()
+    writes = 0
+
+    def count(request: Request) -> bool:
+        nonlocal writes
+        if request.method not in ("PATCH", "PUT") or not request.path.startswith(CLAIMS):
+            return False
+        writes += 1
+        return writes == crash_at
+
+    def die() -> None:
+        way.inner = None  # nothing gets through any more: the process is dead
+        died.set()
+        raise Unreachable("killed", sent=True)
+
+    def sending(request: Request) -> None:
+        if before and count(request):
+            die()
+
+    def answered(request: Request, _reply: Reply) -> None:
+        if not before and count(request):
+            die()
+
+    way.before, way.after = sending, answered
+    working = asyncio.create_task(stage())
+    async with world.controlled(way):
+        dying = asyncio.create_task(died.wait())
+        await asyncio.wait((working, dying), return_when=asyncio.FIRST_COMPLETED)
+        dying.cancel()
+        await asyncio.wait([dying])
+    async with world.controlled():
+        await working
+    return writes
+
+
+@pytest.mark.parametrize("before", [True, False], ids=["the write is lost", "the answer is lost"])
+def test_a_crash_at_any_write_neither_leaks_a_finalizer_nor_gives_twice(before: bool) -> None:
+    async def story(world: World) -> None:
+        async def allocate() -> None:
+            await world.ask("one", mode="Immediate")
+            await world.ask("two")
+            await world.select("two", "node-b", "node-a", "node-b")
+            await world.until("one", is_allocated)
+            await world.until("two", is_allocated)
+
+        async def reallocate() -> None:
+            await world.api.patch(f"{CLAIMS}/two/status", {"status": {"phase": "Reallocate"}}, MERGE)
+            await world.until("two", lambda claim: not claim.metadata.finalizers)
+
+        async def delete() -> None:
+            for name in await world.names():
+                await world.api.delete(f"{CLAIMS}/{name}")
+            await until(world.names, lambda names: names == [])
+
+        for stage in (allocate, reallocate, delete):
+            crash_at = 1
+            while True:
+                if stage is not allocate:
+                    async with world.controlled():
+                        if not await world.names():
+                            await allocate()
+                        elif stage is reallocate:
+                            await world.select("two", "node-b")
+                            await world.until("two", is_allocated)
+                writes = await _through(world, stage, crash_at, before=before)
+                assert world.hardware.faults == []
+                if stage is allocate:
+                    async with world.controlled():
+                        await delete()
+                    assert world.hardware.given == {}
+                if writes < crash_at:
+                    break
+                crash_at += 1
+            assert crash_at > 1
+            if stage is allocate:
+                async with world.controlled():
+                    await allocate()
+        assert world.hardware.given == {}
+        assert await world.names() == []
+
+    run(story)

@@ -1,0 +1,129 @@
+"""The node's part of classic drivers: `NodePrepareResource` by uid, over a real socket."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import grpc
+import grpc.aio
+import msgspec
+import pytest
+
+from dray.driver import ClassicClaim, ClassicDriver, Ready
+from dray.wire.grpc_services import CLASSIC, Stub
+from tests.contract.api import path
+from tests.contract.classic import CLAIMS, CLASSES, classic_claim, classic_class
+from tests.unit.driver.onnode import Line, Node, on_node
+
+LIMIT = 20.0
+NAME = "acme.example.com"
+
+
+class Options(msgspec.Struct):
+    """What claims may ask for."""
+
+    speed: int = 1
+
+
+class Acme(ClassicDriver):
+    """Makes a variable of what its controller wrote."""
+
+    name = NAME
+    parameters = Options
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, ClassicClaim]] = []
+
+    def prepare(self, claim: ClassicClaim) -> Iterable[Ready]:
+        self.asked.append(("prepare", claim))
+        return [Ready(env={"PORT": claim.attributes["port"]})]
+
+    def unprepare(self, claim: ClassicClaim) -> None:
+        self.asked.append(("unprepare", claim))
+
+
+async def allocated(node: Node, name: str, **parameters: Any) -> str:
+    api = node.served.api
+    where = path("resourceclaims", name, group="cdi.k8s.io", version="v1alpha1")
+    made = await api.create(classic_claim(name, "Immediate", **parameters), CLAIMS)
+    status = {"phase": "Allocated", "driverName": NAME, "attributes": {"port": "7"}}
+    await api.patch(f"{where}/status", {"status": status})
+    return str(made["metadata"]["uid"])
+
+
+@asynccontextmanager
+async def classic_node() -> AsyncIterator[tuple[Node, Acme, Line]]:
+    async with on_node() as node:
+        await node.served.api.create(classic_class(), CLASSES)
+        node.way.inner = node.served.admin._caller.transport
+        acme = Acme()
+        async with node.running(acme) as line:
+            yield node, acme, line
+
+
+async def prepare(line: Line, uid: str) -> list[str]:
+    request = CLASSIC.message("NodePrepareResourceRequest")(resource_uid=uid)
+    reply = await Stub(line.endpoint, CLASSIC).call("NodePrepareResource", request, timeout=LIMIT)
+    return list(reply.cdi_device)
+
+
+async def unprepare(line: Line, uid: str, *names: str) -> None:
+    request = CLASSIC.message("NodeUnprepareResourceRequest")(resource_uid=uid, cdi_device=names)
+    await Stub(line.endpoint, CLASSIC).call("NodeUnprepareResource", request, timeout=LIMIT)
+
+
+@pytest.mark.req("K3063-131", "K3063-132", "K3063-134", "K3063-143", "K3063-146")
+def test_a_classic_claim_is_prepared_and_given_back_by_its_uid() -> None:
+    async def scene() -> None:
+        async with classic_node() as (node, acme, line):
+            told = await line.registry.call(
+                "GetInfo", line.registry.service.message("InfoRequest")(), timeout=LIMIT
+            )
+            assert (told.type, list(told.supported_versions)) == (
+                "ResourcePlugin",
+                ["v1alpha1.ResourcePlugin"],
+            )
+            uid = await allocated(node, "c", speed=3)
+            names = await prepare(line, uid)
+            assert names == [f"{NAME}/claim={uid}-0"]
+            assert await prepare(line, uid) == names
+            (file,) = node.cdi().values()
+            assert file["devices"][0]["containerEdits"] == {"env": ["PORT=7"]}
+            await node.served.api.delete(path("resourceclaims", "c", group="cdi.k8s.io", version="v1alpha1"))
+            await unprepare(line, uid, *names)
+            await unprepare(line, uid, *names)
+            assert node.cdi() == {}
+            assert [what for what, _ in acme.asked] == ["prepare", "unprepare"]
+            assert acme.asked[0][1] == ClassicClaim("default", "c", uid, {"port": "7"}, Options(3))
+            assert acme.asked[1][1].attributes == {"port": "7"}
+
+    asyncio.run(scene())
+
+
+def test_a_classic_claim_that_does_not_exist_is_not_found() -> None:
+    async def scene() -> None:
+        async with classic_node() as (_node, acme, line):
+            with pytest.raises(grpc.aio.AioRpcError) as failed:
+                await prepare(line, "no-such-uid")
+            assert failed.value.code() is grpc.StatusCode.NOT_FOUND
+            assert failed.value.details() == f"driver {NAME}: claim no-such-uid: there is no such claim"
+            assert acme.asked == []
+
+    asyncio.run(scene())
+
+
+def test_a_classic_claim_that_cannot_be_prepared_fails_with_the_reason() -> None:
+    async def scene() -> None:
+        async with classic_node() as (node, _acme, line):
+            uid = await allocated(node, "c", speed="fast")
+            with pytest.raises(grpc.aio.AioRpcError) as failed:
+                await prepare(line, uid)
+            assert failed.value.code() is grpc.StatusCode.INTERNAL
+            assert 'spec.parameters.speed: expected a whole number, got `"fast"`' in str(
+                failed.value.details()
+            )
+
+    asyncio.run(scene())

@@ -1,0 +1,70 @@
+"""The suite for classic drivers: a good one passes, and of bad ones each is found by its check."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from dray.driver.classic.controller import Allocated, ClassicController
+from dray.driver.classic.controller_service import Negotiation
+from dray.driver.conformance import Choices, Report, Verdict, examine
+from dray.driver.conformance.suite import CLASSIC_CHECKS
+from tests.contract.classic import classic_class
+from tests.contract.kitted import short_folder
+from tests.contract.servers import reaching
+from tests.unit.driver.conformance.plainclassic import FOUND_BY, NAME, PlainClassic
+
+
+class Plenty(ClassicController):
+    """Has something for everybody."""
+
+    name = NAME
+
+    def allocate(self, need, node, held):
+        return Allocated(node)
+
+
+def examined(shape: type[PlainClassic], *only: str) -> Report:
+    async def run(folder: Path) -> Report:
+        async with reaching("inside", folder) as reach:
+            client = reach.client()
+            await client.create(classic_class("plenty", NAME))
+            driver = shape(folder, reach.client())
+            await driver.start()
+            task = asyncio.create_task(Negotiation(reach.client(), Plenty()).run())
+            choices = Choices(
+                driver.socket,
+                cdi_dir=driver.cdi,
+                restart=driver.restart,
+                class_name="plenty",
+                only=only,
+            )
+            try:
+                return await examine(client, choices)
+            finally:
+                task.cancel()
+                await asyncio.wait([task])
+                await driver.stop()
+
+    with short_folder() as folder:
+        return asyncio.run(run(folder))
+
+
+def test_a_good_classic_driver_passes_everything():
+    report = examined(PlainClassic)
+    assert [each for each in report.outcomes if each.verdict is not Verdict.YES] == []
+    assert [each.check for each in report.outcomes] == [check.name for check in CLASSIC_CHECKS]
+
+
+@pytest.mark.parametrize(("shape", "check"), FOUND_BY, ids=[f"{s.__name__}-{c}" for s, c in FOUND_BY])
+def test_a_bad_classic_driver_is_found_by_the_check_that_is_there_for_it(shape, check):
+    (outcome,) = examined(shape, check).outcomes
+    assert outcome.verdict is Verdict.NO, outcome
+    assert outcome.why
+    assert outcome.hint
+
+
+def test_every_check_has_a_driver_that_it_finds():
+    assert {check.name for check in CLASSIC_CHECKS} == {check for _, check in FOUND_BY}

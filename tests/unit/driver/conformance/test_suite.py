@@ -1,0 +1,179 @@
+"""The suite: a good driver passes, and of bad ones each is found by the check that is there for it."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import tempfile
+from collections.abc import Coroutine, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+from dray.api.resource import ResourceClaim
+from dray.client.client import Client
+from dray.client.errors import NotFound
+from dray.client.object_refs import kind_called
+from dray.driver.conformance import CHECKS, Choices, Report, Verdict, examine
+from dray.driver.conformance.claims import NAMESPACE
+from dray.errors import InputError
+from tests.contract.servers import reaching
+from tests.unit.driver.conformance.broken import FOUND_BY, Bare, Stranger
+from tests.unit.driver.conformance.plain import NAME, NODE, Plain, slices
+
+T = TypeVar("T")
+Document = dict[str, Any]
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A short path: those of sockets are limited."""
+    made = Path(tempfile.mkdtemp(prefix="dray-"))
+    yield made
+    shutil.rmtree(made)
+
+
+def examined(
+    shape: type[Plain], folder: Path, *only: str, published: Document | None = None, **more: object
+) -> Report:
+    """What the suite says about a driver of this shape."""
+
+    async def run() -> Report:
+        async with reaching("inside", folder) as reach:
+            client = reach.client()
+            await client.create(published or slices(3))
+            driver = shape(folder, reach.client())
+            await driver.start()
+            given = {"cdi_dir": driver.cdi, "restart": driver.restart, "only": only, **more}
+            try:
+                return await examine(client, Choices(driver.socket, **given))  # type: ignore[arg-type]
+            finally:
+                left[:] = [each.metadata.name for each in (await client.list(ResourceClaim)).items]
+                left.extend(await _leftovers(client))
+                await driver.stop()
+
+    left: list[str] = []
+    report = done(run())
+    assert not left, "the suite leaves nothing behind"
+    return report
+
+
+async def _leftovers(client: Client) -> list[str]:
+    try:
+        await client.get(kind_called("Namespace"), NAMESPACE)
+    except NotFound:
+        return []
+    return [NAMESPACE]
+
+
+def done(work: Coroutine[Any, Any, T]) -> T:
+    """Run something to its end; a fault in it comes out of the groups that tasks put it into."""
+    try:
+        return asyncio.run(work)
+    except BaseExceptionGroup as group:
+        fault: BaseException = group
+        while isinstance(fault, BaseExceptionGroup):
+            fault = fault.exceptions[0]
+        raise fault from None
+
+
+@pytest.mark.req("K3063-022", "K3063-156")
+def test_a_good_driver_that_knows_nothing_of_the_kit_passes_everything(folder):
+    report = examined(Plain, folder)
+    assert [each for each in report.outcomes if each.verdict is not Verdict.YES] == []
+    assert [each.check for each in report.outcomes] == [check.name for check in CHECKS]
+    assert (report.driver, report.versions, report.node) == (NAME, ("v1", "v1beta1"), NODE)
+
+
+@pytest.mark.parametrize(("shape", "check"), FOUND_BY, ids=[f"{s.__name__}-{c}" for s, c in FOUND_BY])
+def test_a_bad_driver_is_found_by_the_check_that_is_there_for_it(shape, check, folder):
+    (outcome,) = examined(shape, folder, check).outcomes
+    assert outcome.verdict is Verdict.NO, outcome
+    assert outcome.why
+    assert outcome.hint
+
+
+def test_every_check_but_that_of_publishing_has_a_driver_that_it_finds():
+    assert {check.name for check in CHECKS} - {check for _, check in FOUND_BY} == {"publishes"}
+
+
+def test_a_pool_that_is_not_whole_is_told(folder):
+    half = slices(3)
+    half["spec"]["pool"]["resourceSliceCount"] = 2
+    (outcome,) = examined(Plain, folder, "publishes", published=half).outcomes
+    assert (outcome.verdict, outcome.why) == (
+        Verdict.NO,
+        f"pool `{NODE}` has 1 of 2 slices of generation 1",
+    )
+
+
+def test_what_needs_more_than_there_is_is_not_tried_and_says_why(folder):
+    report = examined(Plain, folder, "reboot", "restart", "cdi", "held-device", cdi_dir=None, restart=None)
+    assert {each.check: (each.verdict.value, each.why) for each in report.outcomes} == {
+        "cdi": ("not tried", "nobody said where the driver writes CDI files: give --cdi-dir"),
+        "held-device": ("yes", ""),
+        "restart": (
+            "not tried",
+            "nobody said how to restart the driver: give --restart COMMAND or --supervised",
+        ),
+        "reboot": ("not tried", "nobody said where the driver writes CDI files: give --cdi-dir"),
+    }
+
+
+def test_a_driver_with_one_device_is_examined_as_far_as_that_goes(folder):
+    report = examined(Plain, folder, published=slices(1))
+    assert {each.check: each.why for each in report.outcomes if each.verdict is not Verdict.YES} == {
+        "batch": "it needs 2 free devices of this driver, there are 1",
+        "reboot": "it needs 2 free devices of this driver, there are 1",
+    }
+
+
+def test_an_endpoint_without_a_registration_needs_the_name_of_its_driver(folder):
+    with pytest.raises(InputError, match=r"serves no registration.*give --driver NAME"):
+        examined(Bare, folder)
+    report = examined(Bare, folder, driver=NAME)
+    assert {each.check: each.why for each in report.outcomes if each.verdict is not Verdict.YES} == {
+        "registers": "the socket is not one of a registration",
+        "health": "the driver offers no stream of health",
+    }
+
+
+def test_who_is_no_driver_of_devices_is_not_examined(folder):
+    with pytest.raises(InputError, match="is a `CSIPlugin`; the suite examines drivers that register as"):
+        examined(Stranger, folder)
+
+
+def test_a_check_that_does_not_exist_is_told(folder):
+    with pytest.raises(InputError, match="there is no check `restrat`"):
+        examined(Plain, folder, "restrat")
+
+
+def test_a_socket_that_nobody_serves_is_told(folder):
+    async def run() -> None:
+        async with reaching("inside", folder) as reach:
+            await examine(reach.client(), Choices(folder / "no.sock"))
+
+    with pytest.raises(InputError, match=r"there is no socket `.*no\.sock`"):
+        done(run())
+
+
+def test_a_driver_on_several_nodes_needs_the_node(folder):
+    async def run() -> None:
+        async with reaching("inside", folder) as reach:
+            client = reach.client()
+            for node in ("node-0", "node-1"):
+                document = slices(1)
+                document["metadata"]["name"] = node
+                document["spec"] |= {"nodeName": node}
+                document["spec"]["pool"]["name"] = node
+                await client.create(document)
+            driver = Plain(folder, client)
+            await driver.start()
+            try:
+                await examine(client, Choices(driver.socket))
+            finally:
+                await driver.stop()
+
+    with pytest.raises(InputError, match="devices of 2 nodes; say with --node which"):
+        done(run())

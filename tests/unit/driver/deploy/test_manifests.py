@@ -1,0 +1,373 @@
+"""Manifests of drivers: what is in them is sound, and their rights are the ones that the kit uses."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import yaml
+
+from dray.api.codec import decode_document
+from dray.api.strategies.defaults import with_defaults
+from dray.api.validation import validate_create
+from dray.cel.syntax.parser import parse
+from dray.cli.commands.manifests.lint import check
+from dray.cli.input.manifest_files import targets
+from dray.client.client import Client
+from dray.client.errors import Forbidden
+from dray.client.object_refs import kind_called
+from dray.client.transport import Request
+from dray.client.transports.in_process import InProcess
+from dray.driver import Claim, ClassicDriver, DeviceStatus, Driver, Ready, device
+from dray.driver.classic.controller import Allocated, ClassicController, Held, Need, Unavailable
+from dray.driver.classic.controller_service import ControllerChoices, Negotiation
+from dray.driver.classic.inventory import CONFIG_MAP, tell
+from dray.driver.classic.reconciler import Pace
+from dray.driver.deploy.manifests import MOUNTS, manifests, short
+from dray.driver.service.cluster_commands import class_driver_of
+from dray.driver.service.program import command
+from dray.errors import InputError
+from dray.gates import GateSet
+from dray.values.names import dns_label
+from tests.contract.api import path
+from tests.contract.classic import CLAIMS, classic_claim
+from tests.unit.driver.onnode import DRIVER, NODE, Gpu, Node, on_node
+from tests.unit.driver.served import Way, served, until
+
+IMAGE = "registry.example.com/driver:1"
+
+
+class Settings(msgspec.Struct):
+    """What users may write."""
+
+    size: int = 1
+
+
+class Told(Gpu):
+    """Has a schema and reports about devices."""
+
+    parameters = Settings
+
+    def prepare(self, claim: Claim) -> Iterable[Ready]:
+        return [Ready(got, status=DeviceStatus(data={"ok": True})) for got in claim.devices]
+
+
+class Units(ClassicController):
+    """Gives what the nodes have told of."""
+
+    name = "fpga.example.com"
+
+    def allocate(self, need: Need, node: str | None, held: Sequence[Held]) -> Allocated | Unavailable:
+        assert self.inventory is not None
+        taken = [each.node for each in held]
+        for name in [node] if node else self.inventory.nodes():
+            if taken.count(name) < int(self.inventory.on(name).get("units", "0")):
+                return Allocated(name)
+        return Unavailable("nothing is left")
+
+
+class Fpga(ClassicDriver):
+    """A classic driver with a controller and a schema."""
+
+    name = "fpga.example.com"
+    parameters = Settings
+    controller = Units
+
+
+class Plain(Driver):
+    """Nothing but devices."""
+
+    name = "a" * 20 + ".example.com"
+
+
+DRIVERS: list[Driver] = [Told(), Fpga(), Plain()]
+
+
+@pytest.mark.req("K3063-045")
+@pytest.mark.parametrize("driver", DRIVERS, ids=lambda driver: type(driver).__name__)
+def test_every_document_is_sound_and_lint_has_nothing_to_complain_about(
+    driver: Driver, tmp_path: Path
+) -> None:
+    documents = manifests(driver, IMAGE)
+    for document in documents:
+        decoded = decode_document(document)
+        assert not decoded.unknown, document["kind"]
+        if not decoded.kind.open:
+            assert validate_create(with_defaults(decoded.object, now="2026-01-01T00:00:00Z")) == []
+    places = [
+        (each["kind"], each["metadata"].get("namespace"), each["metadata"]["name"]) for each in documents
+    ]
+    assert len(set(places)) == len(places)
+    file = tmp_path / "manifests.yaml"
+    file.write_text(yaml.safe_dump_all(documents))
+    tally = check(targets([str(file)]), GateSet.default(), complete=False)
+    assert [each for each in tally.findings if each.rule != "not-checked"] == []
+
+
+def test_a_driver_has_the_parts_it_needs_and_no_others() -> None:
+    kinds = {type(each).__name__: [made["kind"] for made in manifests(each, IMAGE)] for each in DRIVERS}
+    assert kinds["Plain"] == [
+        "Namespace",
+        "ServiceAccount",
+        "ClusterRole",
+        "ClusterRoleBinding",
+        "DaemonSet",
+        "ValidatingAdmissionPolicy",
+        "ValidatingAdmissionPolicyBinding",
+        "DeviceClass",
+    ]
+    webhook = ["ServiceAccount", "Deployment", "Service", "ValidatingWebhookConfiguration"]
+    assert kinds["Told"] == [*kinds["Plain"], *webhook]
+    assert kinds["Fpga"].count("Deployment") == 2
+    assert "ResourceClass" in kinds["Fpga"]
+    assert "ValidatingAdmissionPolicy" not in kinds["Fpga"]
+
+
+def test_the_pod_on_the_node_has_its_directories_its_name_and_few_privileges() -> None:
+    (made,) = (each for each in manifests(Told(), IMAGE) if each["kind"] == "DaemonSet")
+    pod = made["spec"]["template"]["spec"]
+    container = pod["containers"][0]
+    assert {each["hostPath"]["path"] for each in pod["volumes"]} == set(MOUNTS.values())
+    fields = {
+        each["name"]: each.get("valueFrom", {}).get("fieldRef", {}).get("fieldPath")
+        for each in container["env"]
+    }
+    assert (fields["NODE_NAME"], fields["POD_UID"]) == ("spec.nodeName", "metadata.uid")
+    assert container["securityContext"]["allowPrivilegeEscalation"] is False
+    assert "privileged" not in container["securityContext"]
+    assert made["spec"]["selector"]["matchLabels"] == made["spec"]["template"]["metadata"]["labels"]
+
+
+@pytest.mark.parametrize("driver", DRIVERS, ids=lambda driver: type(driver).__name__)
+def test_what_pods_are_told_to_run_is_a_command_of_the_program(driver: Driver) -> None:
+    program = command(lambda: driver)
+    pods = [each for each in manifests(driver, IMAGE) if each["kind"] in ("DaemonSet", "Deployment")]
+    for made in pods:
+        first, *rest = made["spec"]["template"]["spec"]["containers"][0]["args"]
+        program.commands[first].make_context(first, rest)
+
+
+def test_expressions_of_the_policy_can_be_parsed() -> None:
+    (policy,) = (each for each in manifests(Told(), IMAGE) if each["kind"] == "ValidatingAdmissionPolicy")
+    spec = policy["spec"]
+    for part in (*spec["matchConditions"], *spec["variables"], *spec["validations"]):
+        parse(part["expression"])
+
+
+@pytest.mark.parametrize(
+    "name", ["gpu.example.com", "g-pu.example.com", "g.pu.example.com", "1.example.com", "x" * 63]
+)
+def test_short_names_are_labels_that_begin_with_a_letter(name: str) -> None:
+    assert not dns_label(f"{short(name)}-webhook-tls")
+    assert short(name)[0].isalpha()
+
+
+def test_short_names_of_different_drivers_differ() -> None:
+    names = ["a.b.example.com", "a-b.example.com", "a.b-example.com"]
+    assert len({short(name) for name in names}) == len(names)
+
+
+@pytest.mark.parametrize(
+    ("name", "image", "namespace"),
+    [("", IMAGE, ""), ("A_b", IMAGE, ""), (DRIVER, "", ""), (DRIVER, IMAGE, "a.b")],
+)
+def test_what_cannot_be_deployed_is_refused(name: str, image: str, namespace: str) -> None:
+    driver = Driver()
+    driver.__class__ = type("Odd", (Driver,), {"name": name})
+    with pytest.raises(InputError):
+        manifests(driver, image, namespace)
+
+
+# --- rights ---
+
+
+def asked_for(requests: Iterable[Request]) -> Iterator[tuple[str, str, str]]:
+    """The rights that requests need: verb, group and resource."""
+    for request in requests:
+        parts = request.path.strip("/").split("/")
+        group, rest = ("", parts[2:]) if parts[0] == "api" else (parts[1], parts[3:])
+        if parts[0] not in ("api", "apis") or not rest:
+            continue  # discovery, which everybody may ask
+        if rest[0] == "namespaces" and len(rest) > 2:
+            rest = rest[2:]
+        resource = rest[0] + (f"/{rest[2]}" if len(rest) > 2 else "")
+        verbs = {"POST": "create", "PATCH": "patch", "PUT": "update", "DELETE": "delete"}
+        if request.method == "GET":
+            verb = "watch" if "watch" in request.query else "get" if len(rest) > 1 else "list"
+        else:
+            verb = verbs[request.method]
+        yield verb, group, resource
+
+
+def granted(documents: Sequence[dict[str, Any]], part: str) -> set[tuple[str, str, str]]:
+    """The rights that the roles of a part give."""
+    return {
+        (verb, group, resource)
+        for made in documents
+        if made["kind"] in ("ClusterRole", "Role") and made["metadata"]["name"].endswith(f"-{part}")
+        for rule in made["rules"]
+        for verb in rule["verbs"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+    }
+
+
+def account(node: Any, driver: Driver, part: str, on: str = "") -> Way:
+    """The way of a part's account, as a pod of it would have it."""
+    namespace = short(driver.name)
+    user = f"system:serviceaccount:{namespace}:{namespace}-{part}"
+    groups = ["system:serviceaccounts", f"system:serviceaccounts:{namespace}", "system:authenticated"]
+    return Way(InProcess(node.app, user, (*groups, *([f"dray:on-node:{on}"] if on else []))))
+
+
+async def applied(admin: Client, driver: Driver) -> list[dict[str, Any]]:
+    documents = manifests(driver, IMAGE)
+    for document in documents:
+        await admin.create(document)
+    return documents
+
+
+class Fewer(Told):
+    """Tells of fewer and fewer devices."""
+
+    left = 300
+
+    def devices(self) -> Iterable[Any]:
+        return [device(f"gpu-{number}") for number in range(self.left)]
+
+
+@pytest.mark.req("K3063-045")
+def test_the_node_part_runs_with_exactly_the_rights_of_its_account() -> None:
+    async def story(node: Node) -> None:
+        driver = Fewer()
+        documents = await applied(node.served.admin, driver)
+        node.way = account(node.served.api, driver, "node", NODE)
+        uid, gone = await node.claim("c"), await node.claim("gone", "gpu-1")
+        async with node.running(driver) as line:
+            await line.ok(uid, "c")
+            await line.ok(gone, "gone")
+            await until(lambda: _reported(node, "c"))
+            driver.left = 2  # slices are changed, and others deleted
+            driver.changed()
+            await until(node.served.slices, lambda slices: len(slices) == 1)
+            await line.given_back(uid, "c")
+        where = path("resourceclaims", "gone")
+        cleared = {"reservedFor": None, "allocation": None, "devices": None}
+        await node.served.api.patch(f"{where}/status", {"status": cleared})
+        await node.served.api.delete(where)
+        await node.served.api.gone(where)
+        async with node.running(driver):  # finds a claim that went away meanwhile
+            await until(lambda: _watched(node.way))
+        wanted = granted(documents, "node") - {
+            ("associated-node:patch", "resource.k8s.io", "resourceclaims/driver")
+        }
+        assert set(asked_for(node.way.asked)) == wanted
+        assert "Forbidden" not in node.said
+        assert "cannot" not in node.said
+
+    run_on_node(story)
+
+
+async def _watched(way: Way) -> bool:
+    rights = set(asked_for(way.asked))
+    return ("watch", "resource.k8s.io", "resourceslices") in rights and (
+        "list",
+        "dray.dev",
+        "preparations",
+    ) in rights
+
+
+def run_on_node(story: Any) -> None:
+    async def bounded() -> None:
+        async with asyncio.timeout(60), on_node() as node:
+            await story(node)
+
+    asyncio.run(bounded())
+
+
+async def _reported(node: Node, name: str) -> bool:
+    claim = await node.served.api.get(path("resourceclaims", name))
+    return bool(claim["status"].get("devices"))
+
+
+@pytest.mark.req("K3063-045", "K3063-053", "K3063-149", "K3063-151")
+def test_the_controller_runs_with_exactly_the_rights_of_its_account() -> None:
+    async def story() -> None:
+        async with asyncio.timeout(60), served() as world:
+            driver = Fpga()
+            namespace = short(driver.name)
+            documents = await applied(world.admin, driver)
+            on_the_node = account(world.api, driver, "node", NODE)
+            await tell(Client(on_the_node), driver.name, namespace, NODE, {"units": "1"})
+            way = account(world.api, driver, "controller")
+            choices = ControllerChoices(elect=True, namespace=namespace, inventory=True, pace=Pace(0.01, 0.1))
+            service = Negotiation(Client(way), Units(), choices)
+            task = asyncio.create_task(service.run())
+            for name in ("one", "two"):
+                made = classic_claim(name, "Immediate")
+                made["spec"]["resourceClassName"] = driver.name
+                await world.api.create(made, CLAIMS)
+            await until(lambda: _phase(world, "one"), lambda phase: phase == "Allocated")
+            assert await _phase(world, "two") == "Pending"
+            await until(lambda: world.api.names(path("events")))
+            await tell(Client(on_the_node), driver.name, namespace, NODE, {"units": "2"})  # more is found
+            await until(lambda: _phase(world, "two"), lambda phase: phase == "Allocated")
+            task.cancel()
+            await asyncio.wait([task])
+            used = set(asked_for(way.asked))
+            unused = granted(documents, "controller") - used
+            # The other spelling of events, and counting them, come only with older servers and repetition.
+            events = {
+                (verb, group, "events") for verb in ("create", "patch") for group in ("", "events.k8s.io")
+            }
+            assert unused <= events
+            assert used <= granted(documents, "controller")
+            assert set(asked_for(on_the_node.asked)) <= granted(documents, "node")
+            webhook = account(world.api, driver, "webhook")
+            assert await class_driver_of(Client(webhook))(driver.name) == driver.name
+            assert await class_driver_of(Client(webhook))("nothing") is None
+            assert set(asked_for(webhook.asked)) == granted(documents, "webhook")
+
+    asyncio.run(story())
+
+
+async def _phase(world: Any, name: str) -> str:
+    claim = await world.api.get(f"{CLAIMS}/{name}")
+    return str(claim["status"]["phase"])
+
+
+@pytest.mark.req("K3063-150")
+def test_only_the_driver_writes_what_is_told_of_nodes() -> None:
+    async def story() -> None:
+        async with served() as world:
+            driver = Fpga()
+            namespace = short(driver.name)
+            await applied(world.admin, driver)
+            node_part = Client(account(world.api, driver, "node", NODE))
+            await tell(node_part, driver.name, namespace, NODE, {"units": "1"})
+            strangers = [
+                Client(InProcess(world.api.app, "jane", ("system:authenticated",))),
+                Client(account(world.api, driver, "webhook")),
+                Client(account(world.api, driver, "controller")),  # reads, and does not write
+                Client(
+                    InProcess(world.api.app, f"system:node:{NODE}", ("system:nodes", "system:authenticated"))
+                ),
+            ]
+            for stranger in strangers:
+                with pytest.raises(Forbidden):
+                    await tell(stranger, driver.name, namespace, NODE, {"units": "9"})
+            found = await world.admin.get(CONFIG_MAP, NODE, namespace)
+            assert found["data"] == {"units": "1"}
+            assert found["metadata"]["ownerReferences"][0]["kind"] == "Node"
+            before = found["metadata"]["resourceVersion"]
+            await tell(node_part, driver.name, namespace, NODE, {"units": "1"})
+            await tell(node_part, driver.name, namespace, NODE, {"spare": "1"})
+            found = await world.admin.get(kind_called("ConfigMap"), NODE, namespace)
+            assert found["data"] == {"spare": "1"}
+            assert int(found["metadata"]["resourceVersion"]) > int(before)
+
+    asyncio.run(story())

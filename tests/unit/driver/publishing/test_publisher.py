@@ -1,0 +1,320 @@
+"""Publishing devices to a real server: what is written, what is refused, and what is waited for."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any
+
+import pytest
+
+from dray.api.resource import Device, ResourceSlice
+from dray.client.errors import Forbidden, Unreachable
+from dray.client.transport import Request
+from dray.driver import BadDevice, Capacity, Pool, Reach, Slice, device
+from dray.driver.publishing.dropped_fields import FieldDropped
+from dray.driver.publishing.pool_plan import stem
+from dray.driver.publishing.publisher import PoolTaken, Publisher
+from dray.gates import GateSet
+from dray.values.names import MAX_SUBDOMAIN, dns_subdomain
+from tests.contract.api import path
+from tests.contract.documents import resource_slice
+from tests.unit.driver.served import DRIVER, NODE, SLICES, Served, kept, served, until
+
+
+def run(test: Callable[[Served], Awaitable[None]], **gates: bool) -> None:
+    """A test with a server, some of whose gates are turned."""
+
+    async def bounded() -> None:
+        chosen = GateSet.default().changed(gates)
+        async with asyncio.timeout(60), served(gates=chosen) as world:
+            await test(world)
+
+    asyncio.run(bounded())
+
+
+def many(count: int, **fields: Any) -> list[Device]:
+    return [device(f"gpu-{number}", **fields) for number in range(count)]
+
+
+@pytest.mark.req("K5773-001", "K5773-022")
+def test_a_thousand_devices_become_eight_slices_in_the_order_they_were_told() -> None:
+    async def story(world: Served) -> None:
+        told = list(reversed(many(1000, attributes={"model": "a100"})))
+        way = world.way()
+        outcome = await world.publisher(way).publish(told)
+        assert (outcome.created, outcome.updated, outcome.deleted) == (8, 0, 0)
+        slices = await world.slices()
+        assert [len(each.spec.devices) for each in slices] == [128] * 7 + [104]
+        assert await world.devices() == [each.name for each in told]
+        assert {each.spec.pool.resource_slice_count for each in slices} == {8}
+        node = await world.api.get(path("nodes", NODE))
+        owners = {(owner.kind, owner.uid) for each in slices for owner in each.metadata.owner_references}
+        assert owners == {("Node", node["metadata"]["uid"])}
+        way.asked.clear()
+        assert (await world.publisher(way).publish(told)).writes == 0
+        assert way.writes == []
+
+    run(story)
+
+
+@pytest.mark.req("K5773-024", "K5773-011", "K5773-016")
+def test_priorities_counters_and_shared_devices_arrive_as_they_were_told() -> None:
+    async def story(world: Served) -> None:
+        parts = [device(f"part-{n}", draws={"gpu-0": {"memory": "10Gi"}}) for n in range(65)]
+        lanes = Slice(
+            [device("nic", shared=True, capacity={"bandwidth": Capacity("10G", default="1G")})], priority=5
+        )
+        pool = Pool("mixed", [*parts, lanes], priority=-3, counters={"gpu-0": {"memory": "80Gi"}})
+        assert (await world.publisher().publish([pool])).created == 4
+        slices = await world.slices()
+        assert {each.spec.pool.priority for each in slices} == {-3}
+        shown = [
+            (each.spec.priority, len(each.spec.devices), len(each.spec.shared_counters)) for each in slices
+        ]
+        assert shown == [(None, 64, 0), (None, 1, 0), (5, 1, 0), (None, 0, 1)]
+
+    run(story, DRAResourceSlicePriority=True)
+
+
+RICH: dict[str, tuple[Any, str]] = {
+    "DRAResourceSlicePriority": (Pool(NODE, [device("d")], priority=1), "spec.pool.priority"),
+    "DRAListTypeAttributes": (
+        device("d", attributes={"roots": ["a", "b"]}),
+        "spec.devices[0].attributes[roots]",
+    ),
+    "DRAConsumableCapacity": (device("d", shared=True), "spec.devices[0].allowMultipleAllocations"),
+    "DRADeviceTaints": (device("d", taints=["k=v:NoSchedule"]), "spec.devices[0].taints"),
+    "DRAPartitionableDevices": (
+        Pool(NODE, [device("d", draws={"c": {"m": 1}})], counters={"c": {"m": 2}}),
+        "spec.sharedCounters",
+    ),
+    "DRADeviceBindingConditions": (
+        device("d", binding_conditions=["x"], binding_failure_conditions=["y"]),
+        "spec.devices[0].bindingConditions",
+    ),
+}
+
+
+@pytest.mark.req("K5773-034")
+@pytest.mark.parametrize("gate", RICH)
+def test_a_field_that_the_server_would_drop_is_an_error_and_nothing_is_published(gate: str) -> None:
+    told, field = RICH[gate]
+
+    async def story(world: Served) -> None:
+        publisher = world.publisher()
+        await publisher.publish([device("old")])
+        with pytest.raises(FieldDropped) as caught:
+            await publisher.publish([told])
+        assert gate in str(caught.value)
+        assert any(each.field.startswith(field) for each in caught.value.dropped)
+        assert await world.devices() == ["old"]
+
+    run(story, **{gate: False})
+
+
+def test_devices_in_use_stay_also_where_taints_are_dropped() -> None:
+    async def story(world: Served) -> None:
+        publisher = world.publisher(in_use=lambda: {(NODE, "b")})
+        await publisher.publish([device("a"), device("b")])
+        await publisher.publish([device("a")])
+        assert await world.devices() == ["a", "b"]
+        assert (await publisher.publish([device("a")])).writes == 0
+
+    run(story, DRADeviceTaints=False)
+
+
+def test_only_slices_that_change_are_written_and_generations_rise_only_for_many() -> None:
+    async def story(world: Served) -> None:
+        way = world.way()
+        publisher = world.publisher(way)
+        told = many(300)
+        await publisher.publish(told)
+        told[5] = device("gpu-5", attributes={"model": "new"})
+        assert (await publisher.publish(told)).updated == 1
+        told[290] = device("gpu-290", attributes={"model": "new"})
+        told[10] = device("gpu-10", attributes={"model": "new"})
+        assert (await publisher.publish(told)).updated == 2
+        assert await world.generations() == {1}
+        await publisher.publish(told[1:250])
+        assert await world.generations() == {2}
+        assert await world.devices() == [each.name for each in told[1:250]]
+
+    run(story)
+
+
+def test_two_publishers_of_one_pool_are_a_mistake_that_is_told() -> None:
+    async def story(world: Served) -> None:
+        await world.publisher(publisher="first").publish([device("a")])
+        with pytest.raises(PoolTaken, match=r"`first`.*`second`"):
+            await world.publisher(publisher="second").publish([device("a")])
+
+    run(story)
+
+
+def test_slices_that_another_kit_left_in_the_pool_are_replaced_and_others_stay() -> None:
+    async def story(world: Served) -> None:
+        await world.api.create(resource_slice("left-behind"), SLICES)
+        await world.api.create(resource_slice("elsewhere", node="node-b"), SLICES)
+        await world.publisher().publish([device("a")])
+        assert [each.spec.pool.generation for each in await world.slices()] == [1, 2]
+        assert sorted(await world.devices()) == ["a", "gpu-0", "gpu-1"]
+
+    run(story)
+
+
+def test_pools_that_a_driver_no_longer_tells_of_go_also_after_a_restart() -> None:
+    async def story(world: Served) -> None:
+        await world.publisher().publish([Pool("one", [device("a")]), Pool("two", [device("b")])])
+        await world.publisher().publish([Pool("two", [device("b")])])
+        assert await world.devices() == ["b"]
+
+    run(story)
+
+
+def test_slices_stay_when_a_publisher_ends_and_go_when_it_is_asked_to_withdraw() -> None:
+    async def story(world: Served) -> None:
+        publisher = world.publisher()
+        await publisher.publish(many(300))
+        async with kept(publisher):
+            pass
+        assert len(await world.slices()) == 3
+        async with kept(publisher):
+            await publisher.withdraw()
+            assert await world.slices() == []
+        assert publisher.tally.healed == 0
+
+    run(story)
+
+
+@pytest.mark.parametrize(
+    ("node", "pool", "says"),
+    [
+        (NODE, Pool("far", [device("a")], nodes=Reach.ALL_NODES), "for node `node-a` only"),
+        ("", Pool("far", [device("a")]), "say which nodes reach it"),
+    ],
+)
+def test_a_pool_that_its_publisher_cannot_reach_is_refused(node: str, pool: Pool, says: str) -> None:
+    async def story(world: Served) -> None:
+        with pytest.raises(BadDevice, match=says):
+            await world.publisher(node=node).publish([pool])
+
+    run(story)
+
+
+@pytest.mark.req("K5773-006")
+def test_what_the_network_attaches_is_published_for_selected_nodes_all_or_each_its_own() -> None:
+    async def story(world: Served) -> None:
+        each_its_own = [device("a", nodes="node-a"), device("b", nodes=Reach.ALL_NODES)]
+        publisher = world.publisher(node="")
+        await publisher.publish(
+            [
+                Pool("rack/1", [device("x")], nodes={"rack": "1"}),
+                Pool("everywhere", [device("x")], nodes=Reach.ALL_NODES),
+                Pool("each", each_its_own, nodes=Reach.PER_DEVICE),
+            ]
+        )
+        specs = {each.spec.pool.name: each.spec for each in await world.slices()}
+        assert specs["everywhere"].all_nodes
+        assert specs["each"].per_device_node_selection
+        selector = specs["rack/1"].node_selector
+        assert selector is not None
+        assert selector.matches("n", {"rack": "1"})
+        assert all(not each.metadata.owner_references for each in await world.slices())
+
+    run(story)
+
+
+def test_in_a_rolling_update_the_older_process_leaves_alone_what_the_newer_one_wrote() -> None:
+    async def story(world: Served) -> None:
+        old = world.publisher()
+        await old.publish(many(2))
+        async with kept(old):
+            await asyncio.sleep(0.01)
+            new = world.publisher()
+            async with kept(new):
+                await new.publish(many(3))
+                await world.admin.delete(ResourceSlice, (await world.slices())[0].metadata.name)
+                await until(world.devices, lambda names: len(names) == 3)
+                await asyncio.sleep(0.3)  # in which a quarrel would show
+            assert (old.tally.healed, new.tally.healed) == (0, 1)
+            assert len(await world.devices()) == 3
+            await old.publish(many(2))  # the newer one is gone: back to the old version
+            assert len(await world.devices()) == 2
+
+    run(story)
+
+
+def test_a_driver_of_another_name_is_refused_for_good() -> None:
+    async def story(world: Served) -> None:
+        with pytest.raises(Forbidden, match="speaks for driver"):
+            await world.publisher(world.way(driver="other.example.com")).publish([device("a")])
+
+    run(story)
+
+
+def test_a_server_that_fails_in_the_middle_is_waited_for() -> None:
+    async def story(world: Served) -> None:
+        way = world.way()
+        failing = iter([False, True, False, True])
+
+        def breaks(request: Request) -> None:
+            if request.method == "POST" and next(failing, False):
+                raise Unreachable("connection reset", sent=True)
+
+        way.before = breaks
+        publisher = world.publisher(way)
+        await publisher.publish(many(300))
+        assert len(await world.devices()) == 300
+        assert publisher.tally.failures > 0
+
+    run(story)
+
+
+def test_a_node_that_is_not_registered_yet_is_waited_for() -> None:
+    async def story(world: Served) -> None:
+        await world.api.delete(path("nodes", NODE))
+        publishing = asyncio.create_task(world.publisher().publish([device("a")]))
+        await asyncio.sleep(0.05)
+        assert await world.slices() == []
+        await world.api.create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": NODE}})
+        await publishing
+        assert await world.devices() == ["a"]
+
+    run(story)
+
+
+def test_somebody_who_undoes_again_and_again_is_answered_with_growing_pauses() -> None:
+    async def story(world: Served) -> None:
+        publisher: Publisher = world.publisher()
+        await publisher.publish([device("a")])
+        async with kept(publisher):
+            for times in (1, 2, 3):
+                await world.admin.delete(ResourceSlice, (await until(world.slices))[0].metadata.name)
+                await until(partial(_healed, publisher, times))
+        assert await world.devices() == ["a"]
+
+    async def _healed(publisher: Publisher, times: int) -> bool:
+        return publisher.tally.healed >= times
+
+    run(story)
+
+
+@pytest.mark.parametrize("node", ["", "n", "n" * 253])
+@pytest.mark.parametrize("pool", ["p", "a/b", "p" * 253])
+def test_names_of_slices_are_legal_whatever_the_names_they_are_made_of(node: str, pool: str) -> None:
+    name = stem("d" * 63, node, pool) + "-c000100"
+    assert not dns_subdomain(name)
+    assert len(name) <= MAX_SUBDOMAIN
+
+
+def test_names_of_slices_of_different_pools_differ() -> None:
+    given = [
+        (DRIVER, "", "a/b"),
+        (DRIVER, "", "a-b"),
+        (DRIVER, "a", "b"),
+        (DRIVER, "a", "c"),
+        ("a", "b-c", "x"),
+    ]
+    assert len({stem(*each) for each in given}) == len(given)

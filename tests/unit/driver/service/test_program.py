@@ -1,0 +1,244 @@
+"""A driver as a program: commands, options, errors, and a real process beside a real server."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import yaml
+
+from dray.api.resource import ResourceSlice
+from dray.client.client import Client
+from dray.client.config.kubeconfig import find_access
+from dray.client.transports.http import Http
+from dray.cluster.services.api_server import ServerOptions, serving
+from dray.driver import Driver, device
+from dray.driver.service.grpc_servers import sockets_of
+from dray.driver.service.program import main
+from dray.wire.grpc_services import REGISTRATION, Stub
+from dray.wire.unix_sockets import channel
+from tests.contract.documents import node
+from tests.unit.driver.served import until
+
+PROGRAM = '''
+from dray.driver import Driver, Ready, device, run
+
+class Dice(Driver):
+    """Rolls dice."""
+
+    name = "dice.example.com"
+
+    def devices(self):
+        yield device("d6", attributes={"sides": 6, "node": self.node})
+
+    def prepare(self, claim):
+        return [Ready(got, env={"DIE": got.device}) for got in claim.devices]
+
+if __name__ == "__main__":
+    run(Dice)
+'''
+
+
+ENDLESS = "import sys, time; print('begun', file=sys.stderr, flush=True); time.sleep(600)"
+
+
+class Colour(msgspec.Struct):
+    """Parameters."""
+
+    colour: str = "ivory"
+
+
+class Dice(Driver):
+    """Rolls dice."""
+
+    name = "dice.example.com"
+    parameters = Colour
+
+    def devices(self) -> Any:
+        yield device("d6", attributes={"node": self.node})
+
+
+def test_help_tells_what_the_driver_is_and_what_it_can_do(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(Dice, ["--help"]) == 0
+    told = capsys.readouterr().out
+    assert "Rolls dice." in told
+    for command in ("run", "devices", "schema", "webhook"):
+        assert f"\n  {command} " in told
+    assert main(Dice, ["run", "--help"]) == 0
+    told = capsys.readouterr().out
+    for option in (
+        "--node",
+        "--kubeconfig",
+        "--plugins-registry",
+        "--cdi-dir",
+        "--metrics-address",
+        "NODE_NAME",
+    ):
+        assert option in told
+
+
+def test_devices_are_shown_as_they_would_be_published(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(Dice, ["devices", "--node", "node-b"]) == 0
+    (slice_,) = yaml.safe_load_all(capsys.readouterr().out)
+    assert slice_["spec"]["nodeName"] == "node-b"
+    assert slice_["spec"]["devices"] == [{"name": "d6", "attributes": {"node": {"string": "node-b"}}}]
+
+
+def test_the_schema_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(Dice, ["schema"]) == 0
+    assert "colour" in json.loads(capsys.readouterr().out)["$defs"]["Colour"]["properties"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ([], "error: which node is this? Give `--node NAME` or set NODE_NAME"),
+        (["--node", "n", "--kubeconfig", "/no/such"], "error: cannot read the kubeconfig `/no/such`"),
+        (["--nodes", "n"], "error: No such option '--nodes'"),
+        (["runn"], "error: No such command 'runn'"),
+    ],
+)
+def test_mistakes_are_one_line(
+    arguments: list[str], told: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("NODE_NAME", raising=False)
+    assert main(Dice, arguments) == 2
+    said = capsys.readouterr().err
+    assert said.startswith(told)
+    assert said.count("\n") == 1
+
+
+def to_nobody(folder: Path) -> str:
+    """A kubeconfig for a server that is not there."""
+    config = folder / "config"
+    config.write_text(
+        yaml.safe_dump(
+            {
+                "contexts": [{"name": "c", "context": {"cluster": "c"}}],
+                "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:9"}}],
+                "current-context": "c",
+            }
+        )
+    )
+    return str(config)
+
+
+@pytest.mark.parametrize("option", ["--plugins", "--plugins-registry", "--state-dir"])
+def test_a_directory_that_cannot_be_is_told_in_one_line(
+    option: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = Path(tempfile.mkdtemp(prefix="dray-"))  # short enough for sockets
+    (root / "file").touch()
+    try:
+        places = {"--plugins": root / "p", "--plugins-registry": root / "r", "--state-dir": root / "s"}
+        places[option] = root / "file" / "sub"
+        arguments = ["--node", "n", "--kubeconfig", to_nobody(tmp_path)]
+        for name, place in places.items():
+            arguments += [name, str(place)]
+        assert main(Dice, arguments) == 2
+    finally:
+        shutil.rmtree(root, ignore_errors=True)
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert said.startswith("error: cannot make the directory `")
+    assert f"`{root / 'file'}`: File exists; choose another place" in said
+
+
+def test_a_method_that_never_ends_does_not_keep_the_process(tmp_path: Path) -> None:
+    (tmp_path / "dice.py").write_text(PROGRAM.replace("yield device(", f"{ENDLESS}; yield device("))
+    root = Path(tempfile.mkdtemp(prefix="dray-"))
+    places = ("--plugins", root / "p", "--plugins-registry", root / "r", "--cdi-dir", root / "cdi")
+    arguments = ["--node", "n", "--kubeconfig", to_nobody(tmp_path), *map(str, places)]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "dice", *arguments], cwd=tmp_path, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        assert process.stderr is not None
+        while process.stderr.readline() not in ("begun\n", ""):
+            pass
+        process.send_signal(signal.SIGTERM)
+        _, said = process.communicate(timeout=60)
+        assert process.returncode == 0
+        assert "a method of the driver does not end; leaving without it" in said
+    finally:
+        process.kill()
+        shutil.rmtree(root, ignore_errors=True)
+
+
+def test_a_driver_with_a_bad_name_or_no_name_does_not_start(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+
+    class Nameless(Driver):
+        pass
+
+    class Bad(Driver):
+        name = "not a name"
+
+    arguments = ["--node", "n", "--kubeconfig", to_nobody(tmp_path)]
+    assert main(Nameless, arguments) == 2
+    assert "Nameless.name: a driver needs a name, for example `gpu.example.com`" in capsys.readouterr().err
+    assert main(Bad, arguments) == 2
+    assert "Bad.name: `not a name`: " in capsys.readouterr().err
+
+
+def test_a_driver_runs_as_a_process_and_ends_when_told_to() -> None:
+    async def scene(root: Path) -> None:
+        (root / "dice.py").write_text(PROGRAM)
+        async with serving(ServerOptions(root / "server", "memory:", port=0)) as server:
+            client = Client(Http(find_access(str(server.kubeconfig))))
+            await client.create(node("node-a"))
+            environment = {**os.environ, "NODE_NAME": "node-a", "KUBECONFIG": str(server.kubeconfig)}
+            places = ("--plugins", "p", "--plugins-registry", "r", "--cdi-dir", "cdi")
+            process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-m",
+                "dice",
+                *places,
+                "--metrics-address",
+                "127.0.0.1:0",
+                cwd=root,
+                env=environment,
+                stderr=subprocess.PIPE,
+            )
+            try:
+                (found,) = await until(
+                    lambda: _slices(client), lambda slices: len(slices) == 1 or process.returncode is not None
+                )
+                assert found.spec.devices[0].attributes["node"].string_value == "node-a"
+                sockets = sockets_of("dice.example.com", Path("p"), root / "r")
+                async with channel(sockets.registration) as line:
+                    stub = Stub(line, REGISTRATION)
+                    told = await stub.call("GetInfo", REGISTRATION.message("InfoRequest")(), timeout=20)
+                assert (told.name, told.endpoint) == (
+                    "dice.example.com",
+                    str(root / "p" / "dice.example.com" / "dra.sock"),
+                )
+            finally:
+                if process.returncode is None:
+                    process.send_signal(signal.SIGTERM)
+                _, said = await process.communicate()
+            assert (process.returncode, "Traceback" in said.decode()) == (0, False), said.decode()
+            assert "serving" in said.decode()
+            assert "telling metrics address=127.0.0.1:" in said.decode()
+            assert len(await _slices(client)) == 1, "a driver that is updated keeps its slices"
+            await client.close()
+
+    root = Path(tempfile.mkdtemp(prefix="dray-"))
+    try:
+        asyncio.run(scene(root))
+    finally:
+        shutil.rmtree(root, ignore_errors=True)
+
+
+async def _slices(client: Client) -> list[ResourceSlice]:
+    return list((await client.list(ResourceSlice)).items)

@@ -1,0 +1,112 @@
+"""The file in which the agent's record survives; what becomes of damaged ones is in test_claims_recovery."""
+
+from __future__ import annotations
+
+import asyncio
+import stat
+
+import pytest
+
+from dray.durable import Newer
+from dray.node.claims.checkpoint import FILE, Checkpoint, Lost
+from dray.node.claims.record import Held, Record
+
+
+def numbered(number: int) -> Record:
+    return Record(boot_id=str(number))
+
+
+def test_what_was_stored_is_loaded(tmp_path):
+    record = Record(boot_id="boot", claims=(Held(uid="x", namespace="ns", name="c"),))
+    path = tmp_path / "checkpoint"
+    asyncio.run(Checkpoint(path).store(record))
+    assert Checkpoint(path).load() == record
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_a_file_that_is_not_there_is_nobodys_fault(tmp_path):
+    assert Checkpoint(tmp_path / "checkpoint").load() == Lost("")
+
+
+def test_damaged_files_are_kept_side_by_side(tmp_path):
+    path = tmp_path / "checkpoint"
+    for number in (1, 2):
+        path.write_text(f"damage {number}")
+        lost = Checkpoint(path).load()
+        assert isinstance(lost, Lost)
+        assert f"checkpoint.damaged-{number}" in lost.why
+        assert (tmp_path / f"checkpoint.damaged-{number}").read_text() == f"damage {number}"
+        assert not path.exists()
+
+
+def test_a_file_of_a_later_version_is_left_where_it_is(tmp_path):
+    path = tmp_path / "checkpoint"
+    later = type(FILE)(FILE.what, FILE.version + 1)
+    later.write(path, {})
+    with pytest.raises(Newer, match="a later dray wrote it"):
+        Checkpoint(path).load()
+    assert path.exists()
+
+
+def test_writers_that_come_together_share_a_write_and_the_newest_record_stays(tmp_path, monkeypatch):
+    written: list[Record] = []
+    write = type(FILE).write
+
+    def counted(self, path, content):
+        written.append(content)
+        write(self, path, content)
+
+    monkeypatch.setattr(type(FILE), "write", counted)
+    checkpoint = Checkpoint(tmp_path / "checkpoint")
+
+    async def together() -> None:
+        await asyncio.gather(*(checkpoint.store(numbered(number)) for number in range(100)))
+
+    asyncio.run(together())
+    assert Checkpoint(tmp_path / "checkpoint").load() == numbered(99)
+    assert len(written) <= 2
+
+
+def test_store_returns_only_when_its_own_record_is_durable(tmp_path):
+    path = tmp_path / "checkpoint"
+    checkpoint = Checkpoint(path)
+
+    async def stored(number: int) -> int:
+        await asyncio.sleep(number / 1000)
+        await checkpoint.store(numbered(number))
+        loaded = Checkpoint(path).load()
+        assert isinstance(loaded, Record)
+        return int(loaded.boot_id) - number
+
+    async def staggered() -> list[int]:
+        return await asyncio.gather(*map(stored, range(50)))
+
+    assert all(ahead >= 0 for ahead in asyncio.run(staggered()))
+
+
+def test_who_stops_waiting_does_not_stop_the_write(tmp_path):
+    checkpoint = Checkpoint(tmp_path / "checkpoint")
+
+    async def impatient() -> None:
+        first = asyncio.create_task(checkpoint.store(numbered(1)))
+        await asyncio.sleep(0)
+        first.cancel()
+        await checkpoint.store(numbered(2))
+
+    asyncio.run(impatient())
+    assert Checkpoint(tmp_path / "checkpoint").load() == numbered(2)
+
+
+def test_a_disk_that_refuses_is_told_to_everybody_who_waits_and_tried_again(tmp_path):
+    home = tmp_path / "home"
+    checkpoint = Checkpoint(home / "checkpoint")
+
+    async def refused() -> None:
+        waiting = [asyncio.create_task(checkpoint.store(numbered(number))) for number in range(3)]
+        outcomes = await asyncio.gather(*waiting, return_exceptions=True)
+        assert all(isinstance(outcome, OSError) for outcome in outcomes)
+        home.mkdir()
+        await checkpoint.store(numbered(3))
+
+    asyncio.run(refused())
+    assert Checkpoint(home / "checkpoint").load() == numbered(3)

@@ -1,0 +1,75 @@
+"""Which CDI devices a container gets."""
+
+from __future__ import annotations
+
+import pytest
+
+from dray.api.core import ContainerClaim
+from dray.node.claims.container_devices import InHand, cdi_for, in_hand, missing
+from dray.node.claims.record import DeviceKey, DriverPart, Held, Record, Stage, User
+from dray.node.plugins.driver_interface import PreparedDevice
+
+
+def device(name: str, *requests: str) -> PreparedDevice:
+    return PreparedDevice(request_names=requests, pool="p", device=name, cdi=(f"v/c={name}",))
+
+
+def part(driver: str, *devices: PreparedDevice, state: Stage = Stage.PREPARED, **wanted: str) -> DriverPart:
+    keys = tuple(DeviceKey(pool="p", device=name, request=request) for name, request in wanted.items())
+    return DriverPart(driver=driver, state=state, devices=devices, wanted=keys)
+
+
+def record(*parts: DriverPart) -> Record:
+    user = User(uid="a", entries=("gpus", "again"))
+    other = Held(uid="y", users=(User(uid="b", entries=("gpus",)),), parts=(part("d", device("other")),))
+    return Record(claims=(Held(uid="x", users=(user,), parts=parts), other))
+
+
+def names(held: Record, *asked: tuple[str, str]) -> list[str]:
+    claims = [ContainerClaim(name=name, request=request) for name, request in asked]
+    return [name.removeprefix("v/c=") for name in cdi_for(held, "a", claims)]
+
+
+ALL = record(
+    part("d", device("one", "first"), device("two", "second"), device("both", "first", "second")),
+    part("e", device("more", "first"), device("any")),
+    part("f", device("large", "third"), large="third/large"),
+)
+
+
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [
+        ([("gpus", "")], ["one", "two", "both", "more", "any", "large"]),
+        ([("gpus", "first")], ["one", "both", "more", "any"]),
+        ([("gpus", "second")], ["two", "both", "any"]),
+        ([("gpus", "third")], ["any", "large"]),
+        ([("gpus", "third/large")], ["any", "large"]),
+        ([("gpus", "third/small")], ["any"]),
+        ([("gpus", "second"), ("again", "first")], ["two", "both", "any", "one", "more"]),
+        ([("nothing", "")], []),
+        ([], []),
+    ],
+)
+def test_a_container_gets_the_devices_of_the_claims_and_requests_it_names(asked, expected):
+    assert names(ALL, *asked) == expected
+
+
+def test_a_driver_may_name_the_alternative_itself():
+    held = record(part("d", device("one", "gpu/large")))
+    assert names(held, ("gpus", "gpu")) == ["one"]
+    assert names(held, ("gpus", "gpu/large")) == ["one"]
+    assert names(held, ("gpus", "gpu/small")) == []
+
+
+def test_what_is_not_prepared_in_this_boot_is_not_in_hand():
+    held = record(part("d", device("one"), state=Stage.PREPARING))
+    assert names(held, ("gpus", "")) == []
+    assert missing(held, "a", ("gpus", "again", "unknown")) == ("gpus", "again", "unknown")
+    assert missing(ALL, "a", ("gpus", "again")) == ()
+
+
+def test_devices_are_told_with_driver_and_place():
+    claims = [ContainerClaim(name="gpus", request="second")]
+    held = record(part("d", device("two", "second")))
+    assert in_hand(held, "a", claims) == (InHand("gpus", "second", "d", "p", "two", ("v/c=two",)),)

@@ -1,0 +1,302 @@
+"""The claim office of a node, on a real server, with drivers in memory."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from dray.api.resource import ResourceClaim
+from dray.client.errors import NotFound
+from dray.client.patches import MergePatch
+from dray.client.timing import Tempo
+from dray.node.claims.checkpoint import Checkpoint
+from dray.node.claims.outcomes import Ready
+from dray.node.claims.record import Record, Stage
+from dray.node.plugins.driver_interface import Failure, Fault
+from tests.contract.controlled import by_name, by_template, pod, template
+from tests.contract.offices import GPU, NIC, NODE, POD, result, site, why
+
+PREPARE, UNPREPARE = ("prepare", ("c",)), ("unprepare", ("c",))
+
+
+def on_disk(here) -> Record:
+    loaded = Checkpoint(here.checkpoint).load()
+    assert isinstance(loaded, Record)
+    return loaded
+
+
+# --- the order of things ---
+
+
+@pytest.mark.req("K3063-123", "K3063-127", "K3063-145")
+async def test_a_claim_is_prepared_before_the_first_pod_and_given_back_after_the_last(tmp_path):
+    async with site(tmp_path) as here, here.agent():
+        await here.claimed("c")
+        a, b = await here.bound("a", "c"), await here.bound("b", "c")
+        await here.ready(a, b)
+        assert here.gpu.calls == [PREPARE]
+        await here.released(a)
+        assert here.gpu.calls == [PREPARE]
+        assert await here.standing() == ["c"]
+        await here.released(b)
+        assert here.gpu.calls == [PREPARE, UNPREPARE]
+        await here.nothing_left()
+
+
+async def test_what_is_asked_is_durable_and_announced_before_the_driver_hears_of_it(tmp_path):
+    async with site(tmp_path) as here, here.agent():
+        await here.claimed("c")
+        a = await here.bound("a", "c")
+        here.gpu.open.clear()
+        asking = asyncio.create_task(here.office.prepare(a))
+        await here.gpu.reached.wait()
+        [held] = on_disk(here).claims
+        assert (held.name, held.pods, held.parts[0].state) == ("c", (a.metadata.uid,), Stage.PREPARING)
+        assert await here.standing() == ["c"]
+        here.gpu.open.set()
+        assert await asking == Ready()
+        assert on_disk(here).claims[0].state is Stage.PREPARED
+        here.gpu.open.clear()
+        here.gpu.reached.clear()
+        leaving = asyncio.create_task(here.office.release(a.metadata.uid))
+        await here.gpu.reached.wait()
+        assert on_disk(here).claims[0].state is Stage.UNPREPARING
+        assert await here.standing() == ["c"]
+        here.gpu.open.set()
+        assert await leaving is None
+        await here.nothing_left()
+        await here.until(lambda: _soon(on_disk(here).claims), lambda found: not found)
+
+
+async def _soon(found):
+    return found
+
+
+async def test_claims_of_a_pod_go_to_a_driver_in_one_call_and_drivers_are_called_together(tmp_path):
+    async with site(tmp_path) as here, here.agent():
+        await here.claimed("c")
+        await here.claimed("d", result(device="gpu-1"), result(NIC, "nic-0"))
+        a = await here.bound("a", "c", "d")
+        here.nic.open.clear()
+        asking = asyncio.create_task(here.office.prepare(a))
+        await here.nic.reached.wait()
+        await here.gpu.reached.wait()
+        assert here.gpu.calls == [("prepare", ("c", "d"))]
+        assert here.nic.calls == [("prepare", ("d",))]
+        here.nic.open.set()
+        assert await asking == Ready()
+        await here.released(a)
+        assert here.gpu.calls[1:] == [("unprepare", ("c", "d"))]
+        await here.nothing_left()
+
+
+async def test_two_pods_that_start_together_prepare_a_shared_claim_once(tmp_path):
+    async with site(tmp_path) as here, here.agent():
+        await here.claimed("c")
+        pods = [await here.bound(f"p{number}", "c") for number in range(5)]
+        assert await asyncio.gather(*map(here.office.prepare, pods)) == [Ready()] * 5
+        assert here.gpu.calls == [PREPARE]
+        ended = await asyncio.gather(*(here.office.release(each.metadata.uid) for each in pods))
+        assert ended == [None] * 5
+        assert here.gpu.calls == [PREPARE, UNPREPARE]
+
+
+async def test_a_slow_driver_of_one_pod_does_not_keep_another_from_leaving(tmp_path):
+    async with site(tmp_path) as here, here.agent():
+        await here.claimed("c")
+        await here.claimed("d", result(NIC, "nic-0"))
+        a, b = await here.bound("a", "c"), await here.bound("b", "c", "d")
+        await here.ready(a)
+        here.nic.open.clear()
+        slow = asyncio.create_task(here.office.prepare(b))
+        await here.nic.reached.wait()
+        await here.released(a)
+        assert here.gpu.hands == {"c"}
+        here.nic.open.set()
+        assert await slow == Ready()
+        await here.released(b)
+        await here.nothing_left()
+
+
+async def test_a_pod_that_is_deleted_while_its_driver_is_asked_lets_go_after_the_answer(tmp_path):
+    async with site(tmp_path) as here, here.agent():
+        await here.claimed("c")
+        a = await here.bound("a", "c")
+        here.gpu.open.clear()
+        asking = asyncio.create_task(here.office.prepare(a))
+        await here.gpu.reached.wait()
+        asking.cancel()
+        await asyncio.wait((asking,))
+        leaving = asyncio.create_task(here.office.release(a.metadata.uid))
+        await asyncio.sleep(0.05)
+        assert here.gpu.calls == [PREPARE]
+        here.gpu.open.set()
+        assert await leaving is None
+        assert here.gpu.calls == [PREPARE, UNPREPARE]
+        await here.nothing_left()
+
+
+async def test_a_pod_that_waits_for_its_turn_when_it_is_deleted_never_begins(tmp_path):
+    async with site(tmp_path) as here, here.agent():
+        await here.claimed("c")
+        a, b = await here.bound("a", "c"), await here.bound("b", "c")
+        here.gpu.open.clear()
+        first = asyncio.create_task(here.office.prepare(a))
+        await here.gpu.reached.wait()
+        second = asyncio.create_task(here.office.prepare(b))
+        await asyncio.sleep(0.05)
+        second.cancel()
+        await here.released(b)
+        here.gpu.open.set()
+        assert await first == Ready()
+        assert here.office.record.claims[0].pods == (a.metadata.uid,)
+
+
+async def test_a_pod_without_claims_is_ready(tmp_path):
+    async with site(tmp_path) as here, here.agent():
+        a = await here.bound("a")
+        await here.ready(a)
+        await here.released(a)
+        assert not here.office.is_held(a.metadata.uid)
+
+
+async def test_an_entry_that_needs_no_claim_is_passed_over(tmp_path):
+    async with site(tmp_path) as here, here.agent():
+        await here.claimed("c")
+        await here.make(template("t"), pod("a", by_name("c"), by_template("none")))
+        said = {"status": {"resourceClaimStatuses": [{"name": "none"}]}}
+        await here.client.patch(POD, "a", MergePatch(said), "default", subresource="status")
+        await here.reserve("c", "a")
+        await here.bind("a", NODE)
+        await here.ready(await here.pod("a"))
+        assert here.gpu.calls == [PREPARE]
+
+
+# --- drivers that fail ---
+
+
+@pytest.mark.req("K3063-135", "K3063-144", "K3063-146")
+async def test_after_an_unknown_outcome_a_driver_is_asked_again_or_to_let_go(tmp_path):
+    async with site(tmp_path) as here, here.agent():
+        for name in ("c", "d"):
+            await here.claimed(name)
+        a, b = await here.bound("a", "c"), await here.bound("b", "d")
+        here.gpu.silent = True
+        for each in (a, b):
+            assert why(await here.office.prepare(each))[0] == "PrepareFailed"
+        assert why(await here.office.release(b.metadata.uid))[0] == "UnprepareFailed"
+        here.gpu.silent = False
+        await here.ready(a)
+        await here.released(b)
+        await here.released(a)
+        asked = [call for call in here.gpu.calls if call[1] == ("d",)]
+        assert asked == [("prepare", ("d",)), ("unprepare", ("d",)), ("unprepare", ("d",))]
+        await here.nothing_left()
+
+
+@pytest.mark.req("K3063-142")
+async def test_a_claim_that_a_driver_does_not_know_is_looked_up_before_it_is_asked_again(tmp_path):
+    async with site(tmp_path) as here, here.agent():
+        await here.claimed("c")
+        a = await here.bound("a", "c")
+
+        async def unknown(claims):
+            here.gpu.calls.append(("prepare", tuple(each.name for each in claims)))
+            return {each.uid: Failure(Fault.NOT_FOUND, "no such claim") for each in claims}
+
+        here.gpu.prepare = unknown  # type: ignore[method-assign]
+        for attempt in range(1, 4):
+            assert why(await here.office.prepare(a))[0] == "PrepareFailed"
+            assert len(here.gpu.calls) == attempt
+            assert here.transport.count("GET", "resourceclaims/c") == attempt
+        await here.reserve("c")
+        await here.client.delete(ResourceClaim, "c", "default")
+        await here.until(lambda: _gone(here, "c"))
+        assert why(await here.office.prepare(a))[0] == "ClaimMissing"
+        assert len(here.gpu.calls) == 3
+
+
+async def _gone(here, name):
+    try:
+        found = await here.claim(name)
+    except NotFound:
+        return True
+    if found.metadata.finalizers:
+        await here.client.patch(
+            ResourceClaim, name, MergePatch({"metadata": {"finalizers": None}}), "default"
+        )
+    return False
+
+
+async def test_a_reply_without_an_entry_is_a_failure_that_says_so(tmp_path):
+    async with site(tmp_path) as here, here.agent():
+        await here.claimed("c")
+        a = await here.bound("a", "c")
+
+        async def nothing(_claims):
+            return {}
+
+        honest, here.gpu.prepare = here.gpu.prepare, nothing  # type: ignore[method-assign]
+        assert "no entry for this claim" in why(await here.office.prepare(a))[1]
+        here.gpu.prepare = honest  # type: ignore[method-assign]
+        await here.ready(a)
+
+
+async def never(_seconds: float) -> None:
+    await asyncio.Event().wait()
+
+
+async def test_a_driver_that_comes_ends_the_pause_of_those_who_wait_for_it(tmp_path):
+    async with site(tmp_path) as here:
+        here.tempo = Tempo(sleep=never)
+        async with here.agent():
+            await here.claimed("c")
+            a = await here.bound("a", "c")
+            here.registered.drivers.clear()
+            assert why(await here.office.prepare(a))[0] == "DriverNotRegistered"
+            pausing = asyncio.create_task(here.office.pause(a.metadata.uid))
+            await asyncio.sleep(0.01)
+            assert not pausing.done()
+            here.registered.drivers.append(here.gpu)
+            here.office.nudge()
+            await pausing
+            await here.ready(a)
+
+
+async def test_a_claim_that_was_given_back_ends_the_pause_of_those_who_wait_for_it(tmp_path):
+    async with site(tmp_path) as here:
+        here.tempo = Tempo(sleep=never)
+        async with here.agent():
+            await here.claimed("c")
+            a, b = await here.bound("a", "c"), await here.bound("b", "c")
+            await here.ready(a)
+            here.gpu.fails["unprepare"] = "busy"
+            assert why(await here.office.release(a.metadata.uid))[0] == "UnprepareFailed"
+            assert why(await here.office.prepare(b))[0] == "ClaimBeingReleased"
+            pausing = asyncio.create_task(here.office.pause(b.metadata.uid))
+            await asyncio.sleep(0.01)
+            assert not pausing.done()
+            here.gpu.fails.clear()
+            await here.released(a)
+            await pausing
+            await here.ready(b)
+
+
+# --- numbers ---
+
+
+async def test_claims_and_refusals_are_counted(tmp_path):
+    async with site(tmp_path) as here, here.agent() as office:
+        await here.claimed("c")
+        a, b = await here.bound("a", "c"), await here.bound("b", "c", reserved=False)
+        await here.ready(a)
+        await office.prepare(b)
+        text = office._choices.metrics.render().decode()
+        for line in (
+            f'dra_resource_claims_in_use{{driver_name="{GPU}"}} 1.0',
+            'dray_node_prepared_claims{stage="prepared"} 1.0',
+            'dray_node_refused_pods_total{reason="ClaimNotReserved"} 1.0',
+            'dra_operations_duration_seconds_count{is_error="false",operation_name="PrepareResources"} 1.0',
+        ):
+            assert line in text

@@ -1,0 +1,266 @@
+"""Agents that die at every point, and checkpoints that are lost, torn, old, or from the future."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+from dray.api.core import Pod
+from dray.api.preparation import Preparation
+from dray.client.errors import Unreachable
+from dray.client.patches import MergePatch
+from dray.durable import Newer, StateFile
+from dray.node.claims.outcomes import Ready
+from dray.node.claims.record import Stage
+from tests.contract.controlled import by_template, pod, template
+from tests.contract.deaths import POINTS
+from tests.contract.documents import claim, owner
+from tests.contract.offices import NIC, NODE, POD, Died, Site, result, site
+
+
+async def life(here: Site, one: Pod) -> None:
+    """What an agent does with a pod, from beginning to end."""
+    while not isinstance(await here.office.prepare(one), Ready):
+        await here.office.pause(one.metadata.uid)
+    assert here.gpu.hands == {"c"}
+    await here.released(one)
+    await here.office._returning._do_errands()
+
+
+async def test_these_are_all_points_at_which_an_agent_can_die(tmp_path):
+    async with site(tmp_path) as here:
+        await here.claimed("c")
+        a = await here.bound("a", "c")
+        async with here.agent(running=False):
+            await life(here, a)
+        assert set(here.points) == {*POINTS, "awakened, not kept", "awakened, kept"}
+
+
+@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize("force", [False, True])
+async def test_an_agent_that_dies_misses_nothing(tmp_path, point, force):
+    """Whatever point it was: the next agent prepares before the pod runs, and gives back what is there.
+
+    With `force` the pod is gone when the next agent comes, so that only its record knows of it.
+    """
+    async with site(tmp_path) as here:
+        await here.claimed("c")
+        a = await here.bound("a", "c")
+        here.dies_at = point
+        async with here.agent(running=False):
+            with pytest.raises(Died):
+                await life(here, a)
+        here.dies_at = ""
+        if force:
+            await here.delete("a")
+        async with here.agent(*(() if force else (a,))):
+            in_hands = {held.name for held in here.office.record.claims if held.parts}
+            assert here.gpu.hands <= in_hands
+            if force:
+                for uid in here.office.users():
+                    assert await here.office.release(uid) is None
+                await here.nothing_left()
+            else:
+                await life(here, a)
+                await here.nothing_left()
+        last = [verb for verb, _ in here.gpu.calls][-1:]
+        assert last in ([], ["unprepare"])
+
+
+def torn(here: Site) -> None:
+    here.checkpoint.write_bytes(here.checkpoint.read_bytes()[:-20])
+
+
+def flipped(here: Site) -> None:
+    here.checkpoint.write_bytes(here.checkpoint.read_bytes().replace(b'"default"', b'"dexault"', 1))
+
+
+def foreign(here: Site) -> None:
+    StateFile("something else", 1).write(here.checkpoint, {})
+
+
+def deleted(here: Site) -> None:
+    here.checkpoint.unlink()
+
+
+def empty(here: Site) -> None:
+    here.checkpoint.write_bytes(b"")
+
+
+def not_a_record(here: Site) -> None:
+    StateFile("dray node checkpoint", 1).write(here.checkpoint, {"claims": 7})
+
+
+def forgotten_version(here: Site) -> None:
+    StateFile("dray node checkpoint", 0).write(here.checkpoint, {"claims": []})
+
+
+DAMAGES = (torn, flipped, foreign, deleted, empty, not_a_record, forgotten_version)
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+async def test_a_lost_record_is_made_anew_and_everything_is_prepared_again(tmp_path, damage):
+    async with site(tmp_path) as here:
+        await here.claimed("c", result(), result(NIC, "nic-0"))
+        await here.claimed("d", result(device="gpu-1"))
+        a, b = await here.bound("a", "c"), await here.bound("b", "c", "d")
+        async with here.agent():
+            await here.ready(a, b)
+        damage(here)
+        before = len(here.gpu.calls)
+        async with here.agent(a, b):
+            held = {each.name: (each.state, len(each.users)) for each in here.office.record.claims}
+            assert held == {"c": (Stage.PREPARING, 2), "d": (Stage.PREPARING, 1)}
+            await here.ready(a, b)
+            assert [verb for verb, _ in here.gpu.calls[before:]] == ["prepare", "prepare"]
+            await here.released(a)
+            assert here.gpu.hands == {"c", "d"}
+            await here.released(b)
+            await here.nothing_left()
+        kept = [path.name for path in here.checkpoint.parent.glob("claims.json.damaged-*")]
+        assert kept == ([] if damage is deleted else ["claims.json.damaged-1"])
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+async def test_a_lost_record_gives_back_what_no_pod_uses_any_more(tmp_path, damage):
+    """The pod was deleted by force and its claim with it: the node's own word in the API is all there is."""
+    async with site(tmp_path) as here:
+        await here.claimed("c", result(), result(NIC, "nic-0"))
+        a = await here.bound("a", "c")
+        async with here.agent():
+            await here.ready(a)
+        damage(here)
+        await here.delete("a")
+        async with here.agent():
+            await here.nothing_left()
+        assert here.gpu.calls[-1] == here.nic.calls[-1] == ("unprepare", ("c",))
+
+
+async def test_a_record_that_is_too_old_is_made_whole(tmp_path):
+    """Somebody put back yesterday's copy: what was prepared since is known, what was given back is asked."""
+    async with site(tmp_path) as here:
+        for name in ("before", "since"):
+            await here.claimed(name)
+        a, b = await here.bound("a", "before"), await here.bound("b", "since")
+        async with here.agent():
+            await here.ready(a)
+            shutil.copy(here.checkpoint, tmp_path / "copy")
+            await here.released(a)
+            await here.ready(b)
+            await here.until(here.standing, lambda found: found == ["since"])
+        shutil.copy(tmp_path / "copy", here.checkpoint)
+        async with here.agent(a, b):
+            assert {held.name: held.state for held in here.office.record.claims} == {
+                "before": Stage.PREPARING,
+                "since": Stage.PREPARING,
+            }
+            await here.ready(b)
+            await here.released(a, b)
+            await here.nothing_left()
+
+
+async def test_a_checkpoint_of_a_later_version_keeps_the_agent_from_starting(tmp_path):
+    async with site(tmp_path) as here:
+        StateFile("dray node checkpoint", 2).write(here.checkpoint, {"claims": []})
+        with pytest.raises(Newer, match="has version 2, this program knows up to 1"):
+            async with here.agent():
+                pass
+        assert here.checkpoint.exists()
+
+
+async def test_a_lost_record_waits_for_the_server(tmp_path):
+    async with site(tmp_path) as here:
+        await here.claimed("c")
+        a = await here.bound("a", "c")
+        async with here.agent():
+            await here.ready(a)
+        deleted(here)
+        tries: list[object] = []
+
+        async def away(request):
+            if "preparations" in request.path and len(tries) < 2:
+                tries.append(request)
+                raise Unreachable("the server is away", sent=False)
+
+        here.transport.before = away
+        async with here.agent(a):
+            assert len(tries) == 2
+            assert [held.name for held in here.office.record.claims] == ["c"]
+
+
+async def test_a_whole_record_does_not_wait_for_the_server(tmp_path):
+    async with site(tmp_path) as here:
+        await here.claimed("c")
+        a = await here.bound("a", "c")
+        async with here.agent():
+            await here.ready(a)
+        here.cut()
+        async with here.agent(a):
+            await here.ready(a)
+        assert len(here.gpu.calls) == 1
+
+
+async def test_a_pod_that_cannot_be_understood_any_more_keeps_what_might_be_its_own(tmp_path):
+    """Record lost, claims wiped from the pod's status: nothing of its namespace is taken from under it."""
+    async with site(tmp_path) as here:
+        await here.make(template("t"))
+        document = await here.make(pod("p", by_template("gpu")))
+        await here.make(claim("made", ownerReferences=[owner(document, controller=True)]))
+        await here.allocated("made", result())
+        await here.reserve("made", "p")
+        said = {"status": {"resourceClaimStatuses": [{"name": "gpu", "resourceClaimName": "made"}]}}
+        await here.client.patch(POD, "p", MergePatch(said), "default", subresource="status")
+        await here.bind("p", NODE)
+        async with here.agent():
+            await here.ready(await here.pod("p"))
+        deleted(here)
+        wiped = {"status": {"resourceClaimStatuses": None}}
+        await here.client.patch(POD, "p", MergePatch(wiped), "default", subresource="status")
+        seen = await here.pod("p")
+        async with here.agent(seen):
+            assert list(here.office.users()) == [seen.metadata.uid]
+            assert here.gpu.hands == {"made"}
+            await here.released(seen)
+            await here.nothing_left()
+
+
+async def test_a_preparation_says_whom_to_ask(tmp_path):
+    async with site(tmp_path) as here, here.agent():
+        made = await here.claimed("c", result(), result(NIC, "nic-0"))
+        await here.ready(await here.bound("a", "c"))
+        [standing] = (await here.client.list(Preparation)).items
+        assert standing.metadata.name == f"{made.metadata.uid}.{NODE}"
+        assert standing.metadata.annotations == {"dray.dev/drivers": "gpu.example.com,nic.example.com"}
+        assert standing.spec.claim.uid == made.metadata.uid
+
+
+@pytest.mark.parametrize(("node", "claimed"), [("node-b", "c"), (NODE, "d")])
+async def test_a_preparation_of_that_name_that_says_something_else_is_no_announcement(
+    tmp_path, node, claimed
+):
+    """Somebody took the name: the server would not keep our devices for us."""
+    async with site(tmp_path) as here, here.agent():
+        made = await here.claimed("c")
+        other = {"c": made, "d": await here.claimed("d")}[claimed]
+        named = {"namespace": "default", "name": claimed, "uid": other.metadata.uid}
+        await here.make(
+            {
+                "apiVersion": "dray.dev/v1alpha1",
+                "kind": "Preparation",
+                "metadata": {"name": f"{made.metadata.uid}.{NODE}"},
+                "spec": {"nodeName": node, "claim": named},
+            }
+        )
+        a = await here.bound("a", "c")
+        answer = await here.office.prepare(a)
+        assert getattr(answer, "reason", "") == "PreparationNotWritten"
+        assert here.gpu.calls == []
+        await here.released(a)
+        if node != NODE:  # what belongs to another node is not ours to delete, and nothing to wait for
+            await here.until(lambda: _claims(here), lambda found: not found)
+            assert await here.standing() == [claimed]
+
+
+async def _claims(here: Site) -> tuple[object, ...]:
+    return here.office.record.claims

@@ -1,0 +1,288 @@
+"""A server goes back to an earlier copy while a node has devices in its hands: the node says what it has."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from dray.api.core import Node
+from dray.api.preparation import ACCOUNTED, NO_RESTORE, DeviceInHand, Preparation
+from dray.api.resource import ResourceClaim
+from dray.claims.ledger import restore_marker
+from dray.client.client import Deletion
+from dray.client.errors import Conflict
+from dray.client.patches import MergePatch
+from dray.cluster.services.api_server import Started
+from dray.node.claims.outcomes import Ready
+from dray.node.claims.record import DeviceKey, DriverPart, Held, Stage
+from dray.node.claims.restore_accounting import devices_of
+from dray.node.plugins.driver_interface import PreparedDevice
+from dray.server.http.limits import Limits
+from dray.store import Delete, Put, Store
+from dray.store.memory import MemoryStore
+from dray.telemetry.metrics import Metrics
+from tests.contract.api import serving
+from tests.contract.documents import node, resource_slice
+from tests.contract.offices import GPU, NODE, Site, result, why
+from tests.contract.servers import Reach
+
+OTHER = "node-b"
+FABRIC = "fabric"
+
+
+class Rewound(Site):
+    """A site whose server can be taken back to what it once was."""
+
+    store: Store
+    _copy: dict[bytes, bytes]
+
+    async def copy(self) -> None:
+        self._copy = {entry.key: entry.value for entry in (await self.store.range(b"")).entries}
+
+    async def restore(self, name: str = "r1") -> None:
+        """The server is what it was at the time of the copy, and knows that."""
+        mark = restore_marker.mark_bytes(restore_marker.Restored(id=name, at="2026-01-01T00:00:00Z"))
+        now = {entry.key: entry.value for entry in (await self.store.range(b"")).entries}
+        before = self._copy | {restore_marker.KEY: mark}
+        put = [Put(key, value) for key, value in before.items() if now.get(key) != value]
+        await self.store.txn([], [*put, *(Delete(key) for key in now if key not in before)])
+
+    async def noted(self) -> str:
+        seen = await self.client.get(Node, NODE)
+        found = seen.metadata.annotations[ACCOUNTED]
+        self.notes[ACCOUNTED] = found
+        return found
+
+    async def others_noted(self, name: str = "r1") -> None:
+        """The other node has said what it has."""
+        note = MergePatch({"metadata": {"annotations": {ACCOUNTED: name}}})
+        await self.client.patch(Node, OTHER, note)
+
+    async def said(self) -> dict[str, tuple[str, ...]]:
+        """What this node says it has: the devices of each claim."""
+        found = (await self.client.list(Preparation)).items
+        return {each.spec.claim.name: tuple(d.device for d in each.spec.devices) for each in found}
+
+    async def force_delete(self, name: str) -> None:
+        """A claim goes, whoever holds on to it."""
+        await self.client.patch(
+            ResourceClaim, name, MergePatch({"metadata": {"finalizers": None}}), "default"
+        )
+        await self.client.delete(ResourceClaim, name, "default", Deletion(grace=0))
+
+
+@asynccontextmanager
+async def rewindable(directory: Path) -> AsyncIterator[Rewound]:
+    """A server, this node and another one, and a pool that both reach."""
+    store = MemoryStore()
+    async with serving(store, limits=Limits(restored_seconds=0)) as api:
+        started = Started("", Path(), "", api.app, Metrics({}), b"")
+        reach = Reach("inside", started)
+        here = Rewound(reach, directory)
+        here.store = store
+        here.notes[ACCOUNTED] = NO_RESTORE
+        for name in (NODE, OTHER):
+            document = node(name)
+            document["metadata"]["annotations"] = {ACCOUNTED: NO_RESTORE}
+            await here.make(document)
+        shared = resource_slice("f", FABRIC)
+        del shared["spec"]["nodeName"]
+        shared["spec"]["allNodes"] = True
+        await here.make(shared)
+        yield here
+        await reach.close()
+    await store.close()
+
+
+def far(device: str = "gpu-0") -> dict[str, object]:
+    """A device that both nodes reach."""
+    return result(device=device) | {"pool": FABRIC}
+
+
+async def test_a_claim_that_the_copy_does_not_know_keeps_its_device_until_it_is_given_back(tmp_path: Path):
+    async with rewindable(tmp_path) as here, here.agent():
+        await here.copy()
+        await here.claimed("c", far())
+        pod = await here.bound("a", "c")
+        await here.ready(pod)
+        await here.restore()
+        assert await here.said() == {}
+        await here.office.accounting.account()
+        assert (await here.said(), await here.noted()) == ({"c": ("gpu-0",)}, "r1")
+        await here.others_noted()
+        with pytest.raises(Conflict, match=f"quarantined on node {NODE}"):
+            await here.claimed("next", far())
+        assert await here.office.prepare(pod) == Ready(), "what is prepared runs on"
+        await here.released(pod)
+        await here.until(here.said, lambda said: not said)
+        await here.allocated("next", far())
+        assert here.office.record.claims == ()
+
+
+async def test_a_claim_of_the_copy_whose_preparation_is_newer_is_covered_again(tmp_path: Path):
+    async with rewindable(tmp_path) as here, here.agent():
+        await here.claimed("c", far())
+        pod = await here.bound("a", "c")
+        await here.copy()
+        await here.ready(pod)
+        await here.restore()
+        await here.office.accounting.account()
+        assert await here.said() == {"c": ("gpu-0",)}
+        await here.others_noted()
+        await here.force_delete("c")
+        with pytest.raises(Conflict, match="quarantined"):
+            await here.claimed("next", far())
+
+
+async def test_other_devices_of_a_claim_than_the_copy_knows_are_told(tmp_path: Path):
+    async with rewindable(tmp_path) as here, here.agent():
+        await here.claimed("c", far("gpu-0"))
+        pod = await here.bound("a", "c")
+        await here.ready(pod)
+        await here.copy()
+        await here.released(pod)
+        await here.until(here.said, lambda said: not said)
+        status = MergePatch({"status": {"allocation": None, "reservedFor": None}})
+        await here.client.patch(ResourceClaim, "c", status, "default", subresource="status")
+        await here.allocated("c", far("gpu-1"))
+        await here.reserve("c", "a")
+        await here.ready(pod)
+        await here.restore()
+        await here.office.accounting.account()
+        await here.others_noted()
+        assert await here.said() == {"c": ("gpu-1",)}
+        with pytest.raises(Conflict, match="quarantined"):
+            await here.claimed("next", far("gpu-1"))
+
+
+async def test_what_was_given_back_since_the_copy_is_said_to_be_free(tmp_path: Path):
+    async with rewindable(tmp_path) as here, here.agent():
+        await here.claimed("c", far())
+        pod = await here.bound("a", "c")
+        await here.ready(pod)
+        await here.copy()
+        await here.released(pod)
+        await here.until(here.said, lambda said: not said)
+        await here.restore()
+        assert await here.said() == {"c": ()}
+        await here.office.accounting.account()
+        assert (await here.said(), await here.noted()) == ({}, "r1")
+
+
+async def _given_to_the_other(here: Rewound) -> None:
+    """In the copy a claim is prepared here; since then its device went to a claim of the other node."""
+    await here.claimed("c", far())
+    pod = await here.bound("a", "c")
+    async with here.agent():
+        await here.ready(pod)
+        await here.copy()
+        await here.released(pod)
+        await here.until(here.said, lambda said: not said)
+    here.gpu.calls.clear()
+
+
+async def _prepared_only_when_all_were_heard(here: Rewound) -> None:
+    pod = await here.pod("a")
+    refused = why(await here.office.prepare(pod))
+    assert refused[0] == "PreparationNotWritten"
+    assert OTHER in refused[1]
+    await here.office.accounting.account()
+    assert await here.noted() == "r1"
+    assert why(await here.office.prepare(pod))[0] == "PreparationNotWritten"
+    assert ("prepare", ("c",)) not in here.gpu.calls, "the other node may have the device"
+    await here.others_noted()
+    await here.ready(pod)
+    assert here.gpu.calls[-1] == ("prepare", ("c",))
+
+
+async def test_a_preparation_of_the_past_does_not_let_an_agent_that_ran_on_prepare(tmp_path: Path):
+    async with rewindable(tmp_path) as here:
+        await _given_to_the_other(here)
+        async with here.agent(await here.pod("a")):
+            await here.restore()
+            assert await here.standing() == ["c"]
+            await _prepared_only_when_all_were_heard(here)
+
+
+async def test_a_preparation_of_the_past_does_not_let_an_agent_that_starts_prepare(tmp_path: Path):
+    async with rewindable(tmp_path) as here:
+        await _given_to_the_other(here)
+        await here.restore()
+        async with here.agent(await here.pod("a")):
+            await here.until(here.said, lambda said: not said)
+            await _prepared_only_when_all_were_heard(here)
+
+
+async def test_an_agent_that_starts_tells_what_its_record_says(tmp_path: Path):
+    async with rewindable(tmp_path) as here:
+        await here.copy()
+        await here.claimed("c", far())
+        pod = await here.bound("a", "c")
+        async with here.agent():
+            await here.ready(pod)
+        await here.restore()
+        async with here.agent():
+            await here.office.accounting.account()
+            assert await here.said() == {"c": ("gpu-0",)}
+
+
+async def test_it_is_tried_until_the_server_has_taken_everything(tmp_path: Path):
+    async with rewindable(tmp_path) as here, here.agent():
+        await here.copy()
+        await here.claimed("c", far())
+        await here.ready(await here.bound("a", "c"))
+        await here.restore()
+        here.cut("preparations", methods="POST")
+        telling = asyncio.create_task(here.office.accounting.run())
+        await here.until(_lines(here), lambda log: any("cannot tell the server what" in line for line in log))
+        assert (await here.said(), await here.noted()) == ({}, NO_RESTORE)
+        here.mend()
+        here.office.accounting.nudge()
+        await here.until(here.said, lambda said: said == {"c": ("gpu-0",)})
+        await here.until(here.noted, lambda noted: noted == "r1")
+        telling.cancel()
+        await asyncio.gather(telling, return_exceptions=True)
+
+
+def _lines(here: Rewound):
+    async def lines() -> list[str]:
+        return here.log
+
+    return lines
+
+
+async def test_without_a_restore_nothing_is_told(tmp_path: Path):
+    async with rewindable(tmp_path) as here, here.agent():
+        await here.claimed("c", far())
+        await here.ready(await here.bound("a", "c"))
+        here.cut(methods="POST PUT PATCH DELETE")
+        await here.office.accounting.account()
+        assert await here.said() == {"c": ()}
+
+
+def held(parts: Iterable[DriverPart]) -> Held:
+    return Held(uid="u", namespace="default", name="c", parts=tuple(parts))
+
+
+def test_devices_that_nobody_was_asked_for_and_admin_access_are_in_nobodys_hands():
+    keys = (
+        DeviceKey(pool="p", device="d0", request="a"),
+        DeviceKey(pool="p", device="d0", request="b"),
+        DeviceKey(pool="p", device="d1", request="a", share_id="s"),
+        DeviceKey(pool="p", device="d2", request="a", admin=True),
+    )
+    prepared = PreparedDevice(request_names=("a",), pool="p", device="d0", cdi=())
+    parts = [
+        DriverPart(driver=GPU, state=Stage.PREPARED, wanted=keys, devices=(prepared,)),
+        DriverPart(driver="late.example.com", wanted=keys),
+        DriverPart(driver="slow.example.com", state=Stage.UNPREPARING, wanted=keys[:1]),
+    ]
+    assert devices_of(held(parts)) == (
+        DeviceInHand(driver=GPU, pool="p", device="d0"),
+        DeviceInHand(driver=GPU, pool="p", device="d1", share_id="s"),
+        DeviceInHand(driver="slow.example.com", pool="p", device="d0"),
+    )

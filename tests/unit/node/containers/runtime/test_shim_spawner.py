@@ -1,0 +1,105 @@
+"""Where keepers come from: a process that may go away, and that must stay small."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import dray
+from dray.node.containers.runtime.shim import processes
+from tests.unit.node.containers.runtime.machine import Machine, alive, begun, run, until
+
+LEAN = """
+import sys
+before = set(sys.modules)
+sys.path.append(sys.argv[1])
+from dray.node.runtime.keeper import cradle
+print(*sorted(set(sys.modules) - before))
+"""
+HEAVY = {
+    "typing",
+    "signal",
+    "enum",
+    "re",
+    "json",
+    "socket",
+    "subprocess",
+    "threading",
+    "logging",
+    "asyncio",
+    "msgspec",
+}
+
+
+def cradles() -> set[int]:
+    """The cradles of this process."""
+    return {
+        pid
+        for pid, (parent, _, _) in processes.everything().items()
+        if parent == os.getpid() and b"keeper.cradle" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    }
+
+
+def test_a_keeper_reads_nothing_heavy_and_nothing_else_of_dray():
+    source = str(Path(dray.__file__).parent.parent)
+    command = (sys.executable, "-I", "-S", "-c", LEAN, source)
+    modules = set(subprocess.run(command, capture_output=True, text=True, check=True).stdout.split())
+    assert modules & HEAVY == set()
+    rooms = {"dray", "dray.node", "dray.node.containers.runtime"}
+    ours = {name for name in modules if name.startswith("dray")} - rooms
+    assert {name for name in ours if not name.startswith("dray.node.containers.runtime.shim")} == set()
+
+
+def test_a_cradle_that_was_killed_is_replaced_and_its_containers_go_on(machine: Machine):
+    async def scene() -> None:
+        runtime = machine.runtime()
+        before = cradles()
+        first = begun(await runtime.start(machine.shell("echo $$ > $0/pid; sleep 1000", name="a")))
+        await machine.written("pid")
+        (cradle,) = cradles() - before
+        os.kill(cradle, signal.SIGKILL)
+        await until(lambda: not alive(cradle))
+        second = begun(await runtime.start(machine.shell("exit 3", name="b")))
+        assert (await runtime.wait(second)).code == 3
+        assert [found.exit for found in await runtime.running() if found.id == first] == [None]
+        assert alive(machine.number("pid"))
+        await runtime.close()
+
+    run(scene())
+
+
+def test_closing_ends_the_cradle_and_not_the_containers(machine: Machine):
+    async def scene() -> None:
+        before = cradles()
+        runtime = machine.runtime()
+        container = begun(await runtime.start(machine.shell("echo $$ > $0/pid; sleep 1000")))
+        await machine.written("pid")
+        (cradle,) = cradles() - before
+        await runtime.close()
+        await until(lambda: not alive(cradle))
+        assert alive(machine.number("pid"))
+        assert (await machine.runtime().running())[0].id == container
+
+    run(scene())
+
+
+def test_an_agent_that_forgets_to_close_leaves_no_cradle(machine: Machine):
+    before = cradles()
+    run(machine.runtime().start(machine.shell("exit 0")))
+    gc.collect()
+    run(until(lambda: cradles() <= before))
+
+
+def test_a_closed_runtime_can_be_used_again(machine: Machine):
+    async def scene() -> None:
+        runtime = machine.runtime()
+        for name in ("a", "b"):
+            container = begun(await runtime.start(machine.shell("exit 2", name=name)))
+            assert (await runtime.wait(container)).code == 2
+            await runtime.close()
+
+    run(scene())

@@ -1,0 +1,278 @@
+"""Lines to drivers: versions, batches, codes, and drivers that do not answer."""
+
+from __future__ import annotations
+
+import asyncio
+
+import grpc
+import pytest
+
+from dray.node import agent_metrics
+from dray.node.plugins import driver_replies
+from dray.node.plugins.driver_client import Habits, Offer, line
+from dray.node.plugins.driver_interface import NO_ENTRY, ClaimRef, DriverLine, Failure, Fault, PreparedDevice
+from dray.node.plugins.driver_replies import plain
+from dray.wire import grpc_services, unix_sockets
+from tests.e2e.plain_driver import PlainDriver
+from tests.e2e.plain_messages import CLASSIC, DRA, HEALTH
+from tests.unit.node.doorway import NAME, Place, place
+
+V1, V1BETA1 = DRA.format("v1"), DRA.format("v1beta1")
+A, B, C = (ClaimRef("default", name, f"uid-{name}") for name in "abc")
+
+
+async def reached(here: Place, driver: PlainDriver) -> DriverLine:
+    await here.registered(driver.ways.name)
+    found = here.registry.line(driver.ways.name)
+    assert found is not None
+    return found
+
+
+def device(claim: ClaimRef) -> PreparedDevice:
+    return PreparedDevice(pool=NAME, device="dev-0", cdi=(f"{NAME}/plain={claim.uid}-dev-0",))
+
+
+def test_claims_are_prepared_in_one_call_and_given_back() -> None:
+    async def run() -> None:
+        async with place() as here:
+            driver = await here.driver()
+            to = await reached(here, driver)
+            assert await to.prepare([A, B]) == {A.uid: (device(A),), B.uid: (device(B),)}
+            assert sorted(driver.prepared) == [A.uid, B.uid]
+            assert await to.unprepare([A, B]) == {A.uid: None, B.uid: None}
+            assert driver.prepared == {}
+            both = (A.uid, B.uid)
+            assert driver.calls == [
+                (f"{V1}/NodePrepareResources", both),
+                (f"{V1}/NodeUnprepareResources", both),
+            ]
+            assert await to.prepare([]) == {}
+            assert len(driver.calls) == 2
+
+    asyncio.run(run())
+
+
+def test_what_is_too_much_for_one_call_becomes_several() -> None:
+    async def run() -> None:
+        async with place() as here:
+            driver = await here.driver()
+            await here.registered()
+            async with unix_sockets.channel(driver.ways.socket()) as channel:
+                to = line(Offer(NAME, False, (grpc_services.DRA_V1,)), channel, Habits(most=2))
+                outcomes = await to.prepare([A, B, C])
+            assert list(outcomes) == [A.uid, B.uid, C.uid]
+            assert [uids for _, uids in driver.calls] == [(A.uid, B.uid), (C.uid,)]
+
+    asyncio.run(run())
+
+
+def test_a_driver_without_v1_is_asked_in_v1beta1_and_not_in_v1_again() -> None:
+    async def run() -> None:
+        async with place() as here:
+            driver = PlainDriver(here.ways())
+            driver.services = (V1BETA1,)
+            to = await reached(here, await here.started(driver))
+            for _ in range(2):
+                assert await to.prepare([A]) == {A.uid: (device(A),)}
+            assert [method for method, _ in driver.calls] == [f"{V1BETA1}/NodePrepareResources"] * 2
+            counted = {
+                (sample.labels["method_name"], sample.labels["grpc_status_code"]): sample.value
+                for family in here.metrics.collect()
+                for sample in family.samples
+                if sample.name == f"{agent_metrics.CALL_SECONDS}_count"
+            }
+            assert counted == {
+                (f"/{V1}/NodePrepareResources", "UNIMPLEMENTED"): 1,
+                (f"/{V1BETA1}/NodePrepareResources", "OK"): 2,
+            }
+
+    asyncio.run(run())
+
+
+def test_a_driver_that_has_none_of_what_it_offers_says_nothing_we_know() -> None:
+    async def run() -> None:
+        async with place() as here:
+            driver = PlainDriver(here.ways())
+            driver.services = (CLASSIC,)
+            to = await reached(here, await here.started(driver))
+            for _ in range(2):
+                outcome = (await to.prepare([A]))[A.uid]
+                assert isinstance(outcome, Failure)
+                assert outcome.fault is Fault.NOT_SPOKEN
+
+    asyncio.run(run())
+
+
+def test_each_claim_has_its_own_outcome() -> None:
+    async def run() -> None:
+        async with place() as here:
+            driver = await here.driver()
+            to = await reached(here, driver)
+            driver.errors[B.uid] = "no such device:\n\tTraceback ..."
+            driver.left_out.add(C.uid)
+            error = Failure(Fault.REFUSED, f"driver `{NAME}`: no such device: Traceback ...")
+            missing = Failure(Fault.REFUSED, f"driver `{NAME}`: {NO_ENTRY}")
+            assert await to.prepare([A, B, C]) == {A.uid: (device(A),), B.uid: error, C.uid: missing}
+            assert await to.unprepare([A, B, C]) == {A.uid: None, B.uid: error, C.uid: missing}
+
+    asyncio.run(run())
+
+
+def test_a_name_that_no_runtime_would_take_is_an_error_of_the_driver() -> None:
+    assert driver_replies.checked(NAME, (PreparedDevice(cdi=("gpu",)),)) == Failure(
+        Fault.REFUSED, f"driver `{NAME}`: `gpu` is no name of a CDI device: expected `vendor/class=device`"
+    )
+
+
+@pytest.mark.parametrize(
+    ("code", "fault", "text"),
+    [
+        (grpc.StatusCode.INTERNAL, Fault.REFUSED, f"driver `{NAME}`: it broke (INTERNAL)"),
+        (grpc.StatusCode.NOT_FOUND, Fault.NOT_FOUND, f"driver `{NAME}`: it broke (NOT_FOUND)"),
+        (grpc.StatusCode.UNAVAILABLE, Fault.NO_ANSWER, f"driver `{NAME}` cannot be reached: it broke"),
+        (grpc.StatusCode.CANCELLED, Fault.NO_ANSWER, f"driver `{NAME}`: it broke (CANCELLED)"),
+    ],
+)
+def test_a_call_that_fails_fails_for_all_its_claims(code: grpc.StatusCode, fault: Fault, text: str) -> None:
+    async def run() -> None:
+        async with place() as here:
+            driver = await here.driver()
+            to = await reached(here, driver)
+            driver.fails["NodePrepareResources"] = (code, "it broke")
+            failure = Failure(fault, text)
+            assert await to.prepare([A, B]) == {A.uid: failure, B.uid: failure}
+            assert await to.unprepare([A]) == {A.uid: None}
+
+    asyncio.run(run())
+
+
+def test_a_driver_that_does_not_answer_keeps_nobody_else_waiting() -> None:
+    async def run() -> None:
+        async with place(timeout=3.0) as here:
+            slow, quick = await here.driver("slow.example.com"), await here.driver()
+            slow.hangs.add("NodePrepareResources")
+            to_slow, to_quick = await reached(here, slow), await reached(here, quick)
+            waiting = asyncio.create_task(to_slow.prepare([A]))
+            assert await to_quick.prepare([B]) == {B.uid: (device(B),)}
+            assert not waiting.done()
+            text = "driver `slow.example.com` did not answer within 3 s"
+            assert await waiting == {A.uid: Failure(Fault.NO_ANSWER, text)}
+            slow.hangs.clear()
+            outcome = (await to_slow.prepare([A]))[A.uid]
+            assert isinstance(outcome, tuple)
+
+    asyncio.run(run())
+
+
+def test_a_driver_that_ends_under_a_call_gave_no_answer() -> None:
+    async def run() -> None:
+        async with place() as here:
+            driver = await here.driver()
+            to = await reached(here, driver)
+            driver.hangs.add("NodePrepareResources")
+            waiting = asyncio.create_task(to.prepare([A]))
+            await asyncio.sleep(0.1)
+            await driver.stop()
+            outcome = (await waiting)[A.uid]
+            assert isinstance(outcome, Failure)
+            assert outcome.fault is Fault.NO_ANSWER
+
+    asyncio.run(run())
+
+
+def test_a_line_that_is_closed_under_a_call_cancels_the_call_and_not_the_caller() -> None:
+    async def run() -> None:
+        async with place() as here:
+            driver = await here.driver()
+            to = await reached(here, driver)
+            driver.hangs.add("NodePrepareResources")
+            waiting = asyncio.create_task(to.prepare([A]))
+            await asyncio.sleep(0.1)
+            await here.registry.close()
+            assert await waiting == {
+                A.uid: Failure(Fault.NO_ANSWER, f"driver `{NAME}`: the line was closed (CANCELLED)")
+            }
+
+    asyncio.run(run())
+
+
+def test_a_caller_that_is_cancelled_is_cancelled() -> None:
+    async def run() -> None:
+        async with place() as here:
+            driver = await here.driver()
+            to = await reached(here, driver)
+            driver.hangs.add("NodePrepareResources")
+            waiting = asyncio.create_task(to.prepare([A]))
+            await asyncio.sleep(0.1)
+            waiting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
+
+    asyncio.run(run())
+
+
+@pytest.mark.req("K3063-129", "K3063-131", "K3063-141")
+def test_a_classic_driver_is_asked_claim_by_claim_and_answers_with_codes() -> None:
+    async def run() -> None:
+        async with place() as here:
+            driver = await here.driver(type="ResourcePlugin", versions=())
+            to = await reached(here, driver)
+            names = {claim: (f"{NAME}/plain={claim.uid}-dev-0",) for claim in (A, B)}
+            assert await to.prepare([A, B]) == {
+                claim.uid: (PreparedDevice(cdi=cdi),) for claim, cdi in names.items()
+            }
+            given = ClaimRef(A.namespace, A.name, A.uid, names[A])
+            assert await to.unprepare([given]) == {A.uid: None}
+            assert sorted(driver.calls) == [
+                (f"{CLASSIC}/NodePrepareResource", (A.uid,)),
+                (f"{CLASSIC}/NodePrepareResource", (B.uid,)),
+                (f"{CLASSIC}/NodeUnprepareResource", (A.uid, *names[A])),
+            ]
+            for method in ("NodePrepareResource", "NodeUnprepareResource"):
+                driver.fails[method] = (grpc.StatusCode.NOT_FOUND, "who?")
+            unknown = Failure(Fault.NOT_FOUND, f"driver `{NAME}`: who? (NOT_FOUND)")
+            assert await to.prepare([A]) == {A.uid: unknown}
+            assert await to.unprepare([A]) == {A.uid: unknown}
+
+    asyncio.run(run())
+
+
+def test_health_is_read_in_the_version_that_there_is() -> None:
+    async def run() -> None:
+        async with place() as here:
+            versions = ("v1.DRAPlugin", "v1.DRAResourceHealth", "v1alpha1.DRAResourceHealth")
+            driver = PlainDriver(here.ways(versions=versions))
+            driver.services = (V1, HEALTH.format("v1alpha1"))
+            to = await reached(here, await here.started(driver))
+            driver.health.put_nowait([("pool", "dev-0", 2, 0, "")])
+            driver.health.put_nowait(None)
+            stream = to.health()
+            assert stream is not None
+            seen = [[(each.device, each.health) for each in states] async for states in stream]
+            assert seen == [[("dev-0", "Unhealthy")]]
+
+    asyncio.run(run())
+
+
+def test_a_driver_that_offers_no_health_has_none() -> None:
+    async def run() -> None:
+        async with place() as here:
+            to = await reached(here, await here.driver(versions=("v1.DRAPlugin",)))
+            assert to.health() is None
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("plain", "plain"),
+        ("two\nlines\r\n\tand a tab", "two lines and a tab"),
+        ("\x1b[31mred\x00\x7f", "[31mred"),
+        ("right\u202eto left", "right to left"),
+        ("größe ≥ 5", "größe ≥ 5"),
+        ("x" * 300, "x" * 239 + "…"),
+    ],
+)
+def test_what_drivers_say_is_shown_on_one_line(text: str, shown: str) -> None:
+    assert plain(text) == shown

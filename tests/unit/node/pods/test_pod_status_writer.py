@@ -1,0 +1,142 @@
+"""The status of a pod is written until the server has it, and only the newest counts."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from dray.client.client import Client
+from dray.client.errors import Unreachable
+from dray.client.object_refs import Key
+from dray.client.rest_client import Habits
+from dray.client.timing import Tempo
+from dray.client.transport import Reply, Request
+from dray.node.pods.pod_status_writer import Teller
+from dray.telemetry.logs import silent
+
+
+class Script:
+    """A server that answers writes as it is told, and notes what was written."""
+
+    address = "script"
+
+    def __init__(self, *codes: int, there: str = "") -> None:
+        """`there` is the uid of the pod that can be read."""
+        self.codes = list(codes)
+        pod = '{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "uid": "%s"}}'
+        self.there = (pod % there).encode() if there else b""
+        self.written: list[str] = []
+        self.gate = asyncio.Event()
+        self.gate.set()
+
+    async def request(self, request: Request, *, timeout: float = 60.0) -> Reply:
+        if request.method != "PATCH":
+            return Reply(200, {}, self.there) if self.there else Reply(404, {}, b"{}")
+        await self.gate.wait()
+        self.written.append(request.body.decode())
+        code = self.codes.pop(0) if self.codes else 200
+        if code == 0:
+            raise Unreachable("nobody is there")
+        if code == 200:
+            return Reply(200, {}, b'{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}}')
+        body = b'{"kind": "Status", "status": "Failure", "code": %d, "message": "no", "reason": "%s"}'
+        reasons = {404: b"NotFound", 409: b"Conflict", 422: b"Invalid", 403: b"Forbidden"}
+        return Reply(code, {}, body % (code, reasons[code]))
+
+    def stream(self, request: Request, *, silence: float) -> Any:
+        raise AssertionError(request)
+
+    async def close(self) -> None:
+        """Nothing is open."""
+
+
+def told(script: Script, work: Callable[[Teller], Awaitable[None]]) -> Teller:
+    async def at_once(_seconds: float) -> None:
+        await asyncio.sleep(0)
+
+    async def main() -> Teller:
+        client = Client(script, Habits(attempts=1, tempo=Tempo(sleep=at_once)))
+        teller = Teller(client, Key("default", "p"), "u", silent())
+        running = asyncio.create_task(teller.run())
+        async with asyncio.timeout(10):
+            await work(teller)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        return teller
+
+    return asyncio.run(main())
+
+
+async def _say(teller: Teller) -> None:
+    teller.say({"phase": "Running"})
+    await teller.settled()
+
+
+def test_what_is_said_is_written_for_this_pod_and_no_other() -> None:
+    script = Script()
+    told(script, _say)
+    assert script.written == ['{"metadata":{"uid":"u"},"status":{"phase":"Running"}}']
+
+
+def test_what_was_said_before_is_not_written_again() -> None:
+    script = Script()
+
+    async def work(teller: Teller) -> None:
+        await _say(teller)
+        await _say(teller)
+
+    told(script, work)
+    assert len(script.written) == 1
+
+
+def test_a_server_that_is_away_is_waited_for() -> None:
+    script = Script(0, 403, 0)
+    teller = told(script, _say)
+    assert len(script.written) == 4
+    assert not teller.gone
+
+
+def test_only_the_newest_is_written_when_the_server_is_back() -> None:
+    script = Script()
+
+    async def work(teller: Teller) -> None:
+        script.gate.clear()
+        for phase in ("Pending", "Running", "Succeeded"):
+            teller.say({"phase": phase})
+            await asyncio.sleep(0)
+        script.gate.set()
+        await teller.settled()
+
+    told(script, work)
+    assert "Succeeded" in script.written[-1]
+    assert not any("Running" in text for text in script.written)
+
+
+def test_a_pod_that_is_gone_ends_it() -> None:
+    for code in (404, 409):
+        script = Script(code)
+        teller = told(script, _say)
+        assert teller.gone
+        assert len(script.written) == 1
+
+
+def test_a_status_that_the_server_refuses_does_not_hold_up_the_pod() -> None:
+    script = Script(422)
+    teller = told(script, _say)
+    assert not teller.gone
+    assert len(script.written) == 1
+
+
+def test_a_conflict_about_something_else_than_the_pod_is_tried_again() -> None:
+    script = Script(409, 409, there="u")
+
+    async def work(teller: Teller) -> None:
+        teller.say({"phase": "Running"})
+        await teller.settled()
+
+    teller = told(script, work)
+    assert (teller.gone, len(script.written)) == (False, 3)
+    other = Script(409, there="another")
+    assert told(other, work).gone
+    assert len(other.written) == 1

@@ -1,0 +1,352 @@
+"""Pods to which others do strange things: each is told what is wrong with it, and the others go on."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dray.client.object_refs import kind_called
+from dray.client.patches import MergePatch
+from dray.node.claims.preparer import Claims
+from dray.node.containers.runtime.base import ContainerId, Exit
+from dray.node.containers.runtime.process import ProcessRuntime
+from dray.node.pods.pod_status_writer import Teller
+from dray.node.pods.supervisor import Pods
+from tests.unit.node.stage import EVENT, POD, Document, Stage, container, played, pod, until
+
+PREPARATION = kind_called("Preparation.dray.dev")
+
+
+def unnamed() -> Document:
+    return {"image": "none:1", "command": ["sleep", "600"]}
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        ({"containers": [unnamed()]}, "spec.containers[0].name: a container needs a name"),
+        (
+            {"containers": [container("c"), container("c")]},
+            "spec.containers[1].name: another container of the pod is called `c`, too",
+        ),
+        (
+            {"initContainers": [container("c", "true")], "containers": [container("c")]},
+            "spec.containers[0].name: another container of the pod is called `c`, too",
+        ),
+    ],
+)
+def test_a_pod_whose_containers_cannot_be_told_apart_fails_alone(
+    tmp_path: Path, spec: Document, said: str
+) -> None:
+    async def work(stage: Stage) -> None:
+        odd = pod("odd")
+        odd["spec"] |= spec
+        async with stage.agent():
+            await stage.create(odd, pod("well"))
+            seen = await stage.phase("odd", "Failed")
+            assert (seen["status"]["reason"], seen["status"]["message"]) == ("InvalidPod", said)
+            await stage.phase("well", "Running")
+        async with stage.agent():
+            await stage.delete("odd")
+            await stage.gone("odd")
+            await stage.delete("well", grace=0)
+            await stage.gone("well")
+
+    played(tmp_path, work)
+
+
+STATUSES: tuple[Document, ...] = (
+    {"containerStatuses": [{"name": "c", "state": {"terminated": {"exitCode": "x", "startedAt": 5}}}]},
+    {"containerStatuses": [{"name": "c", "restartCount": "x", "state": {"running": "x"}}]},
+    {"containerStatuses": [{"name": "c", "state": "x", "lastState": [1]}], "initContainerStatuses": "abc"},
+    {"containerStatuses": 5, "startTime": "0001-01-01T00:00:00"},
+    {"containerStatuses": [{"name": "c", "state": {"waiting": 7}, "lastState": {"terminated": {}}}]},
+    {"containerStatuses": [{"name": "c", "state": {"running": {"startedAt": "0001-01-01T00:00:00"}}}]},
+)
+
+
+@pytest.mark.parametrize("status", STATUSES)
+def test_an_agent_takes_up_containers_whatever_others_wrote_into_the_status(
+    tmp_path: Path, status: Document
+) -> None:
+    async def work(stage: Stage) -> None:
+        async with stage.agent():
+            await stage.create(pod("p"))
+            seen = await stage.phase("p", "Running")
+            before = seen["status"]["containerStatuses"][0]["containerID"]
+        patch = MergePatch({"status": status})
+        await stage.admin.patch(POD, "p", patch, "default", subresource="status")
+        async with stage.agent():
+            seen = await stage.until("p", lambda seen: "containerID" in str(seen["status"]))
+            assert seen["status"]["containerStatuses"][0]["containerID"] == before
+            await stage.delete("p", grace=0)
+            await stage.gone("p")
+
+    played(tmp_path, work)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"env": [{"name": "A", "value": 5}]},
+        {"envFrom": [3]},
+        {"env": [{"name": "A", "valueFrom": {"fieldRef": "x"}}]},
+        {"args": [None, {}]},
+        {"workingDir": 7},
+        {"securityContext": "root"},
+        {"command": "sh"},
+    ],
+)
+def test_a_container_that_cannot_be_read_waits_and_says_which_field(
+    tmp_path: Path, more: dict[str, Any]
+) -> None:
+    async def work(stage: Stage) -> None:
+        async with stage.agent():
+            await stage.create(pod("odd", container("c") | more))
+            seen = await stage.until("odd", lambda seen: "ConfigError" in str(seen["status"]))
+            waiting = seen["status"]["containerStatuses"][0]["state"]["waiting"]
+            assert waiting["message"].startswith("spec.containers[0]"), waiting
+            told = [
+                one["note" if "note" in one else "message"] for one in (await stage.admin.list(EVENT)).items
+            ]
+            assert not any("fault of its own" in text for text in told), told
+            await stage.delete("odd", grace=0)
+            await stage.gone("odd")
+
+    played(tmp_path, work)
+
+
+def test_a_pod_that_others_declare_over_stops_and_gives_back(tmp_path: Path) -> None:
+    async def work(stage: Stage) -> None:
+        async with stage.agent():
+            await stage.create(pod("p", claim="gpus"))
+            await stage.claim("gpus", "p")
+            await stage.phase("p", "Running")
+            over = {"phase": "Failed", "reason": "Evicted", "message": "make room"}
+            await stage.admin.patch(POD, "p", MergePatch({"status": over}), "default", subresource="status")
+            seen = await stage.until("p", lambda seen: "terminated" in str(seen["status"]))
+            assert not stage.driver.held
+            assert {name: seen["status"][name] for name in over} == over
+
+    played(tmp_path, work)
+
+
+def test_a_status_that_others_wrote_over_is_written_again(tmp_path: Path) -> None:
+    """Also when the server was put back to an earlier state, in which the pod had not begun."""
+
+    async def work(stage: Stage) -> None:
+        async with stage.agent():
+            await stage.create(pod("p"), pod("done", container("c", "true"), restartPolicy="Never"))
+            earlier = {"phase": "Pending", "containerStatuses": [], "conditions": []}
+            for name, phase in (("p", "Running"), ("done", "Succeeded")):
+                before = await stage.phase(name, phase)
+                patch = MergePatch({"status": earlier})
+                await stage.admin.patch(POD, name, patch, "default", subresource="status")
+                seen = await stage.phase(name, phase)
+                assert _timeless(seen) == _timeless(before)
+
+    played(tmp_path, work)
+
+
+def _timeless(pod: Document) -> Document:
+    """The status of a pod without the times of conditions: those that were wiped out begin anew."""
+    status = pod["status"]
+    conditions = [
+        {name: value for name, value in each.items() if name != "lastTransitionTime"}
+        for each in status["conditions"]
+    ]
+    return {**status, "conditions": conditions}
+
+
+def test_a_pod_that_is_deleted_while_its_claims_are_prepared_does_not_wait_for_another_attempt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def for_ever(_claims: Claims, _uid: str) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(Claims, "pause", for_ever)
+
+    async def work(stage: Stage) -> None:
+        stage.driver.hold = asyncio.Event()
+        async with stage.agent():
+            await stage.create(pod("p", claim="gpus"))
+            await stage.claim("gpus", "p")
+            await until(lambda: _is(bool(stage.driver.asked)))
+            await stage.delete("p", grace=0)
+            stage.driver.hold.set()
+            await stage.gone("p")
+            await until(lambda: _is(not stage.driver.held))
+
+    played(tmp_path, work)
+
+
+async def _is(it: bool) -> bool:
+    return it
+
+
+def test_what_runs_is_prepared_again_when_the_server_forgot_that_it_was(tmp_path: Path) -> None:
+    """A server that was put back to an earlier state does not know that this node has the devices."""
+
+    async def work(stage: Stage) -> None:
+        async with stage.agent():
+            await stage.create(pod("p", claim="gpus"))
+            await stage.claim("gpus", "p")
+            await stage.phase("p", "Running")
+        (standing,) = (await stage.admin.list(PREPARATION)).items
+        await stage.admin.delete(PREPARATION, standing.metadata.name)
+        stage.driver.asked.clear()
+        async with stage.agent():
+
+            async def is_announced() -> bool:
+                return bool((await stage.admin.list(PREPARATION)).items)
+
+            await until(is_announced)
+            await until(lambda: _is(stage.driver.asked == ["prepare default/gpus"]))
+            seen = await stage.pod("p")
+            assert seen["status"]["containerStatuses"][0]["restartCount"] == 0
+
+    played(tmp_path, work)
+
+
+def test_a_pod_that_nobody_can_read_is_told_so_and_the_others_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: Any, **__: Any) -> Any:
+        raise ZeroDivisionError("cannot be read")
+
+    async def work(stage: Stage) -> None:
+        async with stage.agent():
+            with monkeypatch.context() as patched:
+                patched.setattr("dray.node.pods.pod_worker.remembered", broken)
+                await stage.create(pod("odd"))
+
+                async def is_told() -> bool:
+                    told = (await stage.admin.list(EVENT)).items
+                    return any("ZeroDivisionError: cannot be read" in str(one) for one in told)
+
+                await until(is_told)
+            await stage.create(pod("well"))
+            await stage.phase("well", "Running")
+
+    played(tmp_path, work)
+
+
+def test_the_end_of_a_container_is_seen_when_it_could_not_be_followed_for_a_while(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits, real = [], ProcessRuntime.wait
+
+    async def wait(runtime: ProcessRuntime, container: ContainerId) -> Exit:
+        waits.append(container)
+        if len(waits) == 1:
+            raise OSError(24, "Too many open files")
+        return await real(runtime, container)
+
+    monkeypatch.setattr(ProcessRuntime, "wait", wait)
+
+    async def work(stage: Stage) -> None:
+        async with stage.agent():
+            await stage.create(pod("p", container("c", "true"), restartPolicy="Never"))
+            await stage.phase("p", "Succeeded")
+
+    played(tmp_path, work)
+
+
+def test_a_status_that_cannot_be_written_by_a_fault_of_ours_is_begun_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs, real = [], Teller.run
+
+    async def run(teller: Teller) -> None:
+        runs.append(teller)
+        if len(runs) == 1:
+            raise ZeroDivisionError("a slip of the pen")
+        await real(teller)
+
+    monkeypatch.setattr(Teller, "run", run)
+    monkeypatch.setattr("dray.node.pods.supervisor.AGAIN_SECONDS", 0.1)
+
+    async def work(stage: Stage) -> None:
+        async with stage.agent():
+            await stage.create(pod("p"))
+            seen = await stage.phase("p", "Running")
+            assert seen["status"]["containerStatuses"][0]["restartCount"] == 0
+
+    played(tmp_path, work)
+
+
+def test_claims_of_a_pod_that_is_gone_are_given_back_after_its_containers_were_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also when stopping fails at first: neither the agent ends for that, nor are devices taken away."""
+    stops, real = [], ProcessRuntime.stop
+
+    async def stop(runtime: ProcessRuntime, container: ContainerId, grace: float) -> None:
+        stops.append(container)
+        if len(stops) < 3:
+            raise OSError(24, "Too many open files")
+        await real(runtime, container, grace)
+
+    async def work(stage: Stage) -> None:
+        async with stage.agent():
+            await stage.create(pod("p", claim="gpus"))
+            await stage.claim("gpus", "p")
+            await stage.phase("p", "Running")
+        await stage.delete("p", grace=0)
+        monkeypatch.setattr(ProcessRuntime, "stop", stop)
+        monkeypatch.setattr("dray.node.pods.supervisor.AGAIN_SECONDS", 0.1)
+        tried: list[int] = []
+
+        async def note() -> None:
+            tried.append(len(stops))
+
+        stage.driver.before_unprepare = note
+        async with stage.agent():
+            await until(lambda: _is(not stage.driver.held))
+            assert tried == [3]
+
+    played(tmp_path, work)
+
+
+def test_a_pod_that_is_bound_here_again_while_it_ends_begins_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A restored server does not know where a pod ran; its scheduler may choose the same node."""
+    kept: list[Pods] = []
+
+    class Kept(Pods):
+        def __init__(self, *given: Any) -> None:
+            super().__init__(*given)
+            kept.append(self)
+
+    monkeypatch.setattr("dray.node.agent.Pods", Kept)
+
+    async def work(stage: Stage) -> None:
+        async with stage.agent():
+            begins = tmp_path / "begins"
+            begins.touch()
+            await stage.create(
+                pod("p", container("c", "sh", "-c", f"echo >> {begins}; exec sleep 600"), claim="g")
+            )
+            await stage.claim("g", "p")
+            seen = await stage.phase("p", "Running")
+
+            async def once() -> bool:
+                return begins.read_text() == "\n"
+
+            await until(once)  # a container runs before it has done anything
+            kept[0].vanish(seen)
+            kept[0].see(seen)
+            assert kept[0].life("default", "p") is not None
+
+            async def twice() -> bool:
+                return begins.read_text() == "\n\n"
+
+            await until(twice, begins.read_text)
+            assert stage.driver.asked == ["prepare default/g", "unprepare default/g", "prepare default/g"]
+            await stage.phase("p", "Running")
+
+    played(tmp_path, work)

@@ -1,0 +1,191 @@
+"""Whether a node says that it is ready: while its agent starts, in trouble, and after it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from dray.client.object_refs import kind_called
+from dray.node.containers.runtime.oci import OciRuntime
+from dray.node.containers.runtime.process import ProcessRuntime
+from dray.node.status import node_readiness
+from dray.node.status.node_readiness import STARTING, Fitness, no_room
+from dray.node.status.node_registration import Board, Facts
+from dray.telemetry.logs import silent
+from tests.unit.node.stage import NODE, Document, Stage, played, pod, until
+
+NODES = kind_called("Node")
+
+
+@pytest.fixture(autouse=True)
+def often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(node_readiness, "LOOK_SECONDS", 0.02)
+
+
+async def ready(stage: Stage) -> Document | None:
+    """What the node says of whether it is ready."""
+    conditions = (await stage.admin.get(NODES, NODE))["status"]["conditions"]
+    found: list[Document] = [one for one in conditions if one["type"] == "Ready"]
+    return found[0] if found else None
+
+
+async def says(stage: Stage, status: str, *words: str) -> None:
+    said: list[Document | None] = []
+
+    async def is_said() -> bool:
+        said[:] = [await ready(stage)]
+        return said[0] is not None and said[0]["status"] == status
+
+    await until(is_said, lambda: said)
+    assert said[0] is not None
+    assert all(word in said[0]["message"] for word in words), said
+
+
+class Ailing(ProcessRuntime):
+    """A runtime that has what the test says."""
+
+    ails = ""
+
+    async def trouble(self) -> str:
+        return self.ails or await super().trouble()
+
+
+def test_a_runtime_that_starts_nothing_makes_the_node_not_ready_until_it_does(tmp_path: Path) -> None:
+    async def work(stage: Stage) -> None:
+        runtime = Ailing(stage.root / "containers")
+        async with stage.agent(runtime=runtime):
+            before = await ready(stage)
+            assert before is not None
+            assert (before["status"], before["reason"]) == ("True", "KubeletReady")
+            runtime.ails = "the runtime is on fire"
+            await says(stage, "False", "the runtime is on fire")
+            runtime.ails = ""
+            await says(stage, "True", "the agent takes pods")
+
+    played(tmp_path, work)
+
+
+def test_a_record_that_cannot_be_written_makes_the_node_not_ready_until_it_can(tmp_path: Path) -> None:
+    async def work(stage: Stage) -> None:
+        async with stage.agent():
+            checkpoint = stage.root / "checkpoint"
+            checkpoint.unlink()
+            checkpoint.mkdir()
+            await stage.create(pod("p", claim="gpus"))
+            await stage.claim("gpus", "p")
+            await says(stage, "False", "the record of prepared claims cannot be written: ", "checkpoint")
+            assert stage.driver.asked == []
+            checkpoint.rmdir()
+            await says(stage, "True")
+            await stage.phase("p", "Running")
+
+    played(tmp_path, work)
+
+
+def test_a_node_that_was_away_for_a_moment_stays_as_it_was(tmp_path: Path) -> None:
+    async def work(stage: Stage) -> None:
+        async with stage.agent():
+            before = await ready(stage)
+        board = Board(stage.own, Facts(NODE), silent())
+        await board.register()
+        assert await ready(stage) == before, "an agent that has only begun to start says nothing"
+        async with stage.agent():
+            after = await ready(stage)
+        assert before is not None
+        assert after is not None
+        assert (after["status"], after["lastTransitionTime"]) == ("True", before["lastTransitionTime"])
+
+    played(tmp_path, work)
+
+
+def test_an_agent_that_takes_long_to_start_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(node_readiness, "START_SECONDS", 0.01)
+
+    async def work(stage: Stage) -> None:
+        board = Board(stage.own, Facts(NODE), silent())
+        await board.register()
+        looking = Fitness(board, stage.own.habits.tempo, silent())
+        task = asyncio.create_task(looking.run())
+        await says(stage, "False", STARTING)
+        await looking.begin()
+        await says(stage, "True")
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    played(tmp_path, work)
+
+
+def test_trouble_that_is_seen_once_is_not_told(tmp_path: Path) -> None:
+    async def work(stage: Stage) -> None:
+        board = Board(stage.own, Facts(NODE), silent())
+        await board.register()
+        looks = iter(["", "once", "", "", "twice", "twice"])
+        seen: list[tuple[str, str]] = []
+
+        async def check() -> str:
+            said = await ready(stage)
+            why = next(looks, "")
+            seen.append((why, said["status"] if said else ""))
+            return why
+
+        looking = Fitness(board, stage.own.habits.tempo, silent())
+        task = asyncio.create_task(looking.run())
+        await looking.begin(check)
+
+        async def is_over() -> bool:
+            return len(seen) > 7
+
+        await until(is_over)
+        told = [("", ""), ("once", "True"), ("", "True"), ("", "True"), ("twice", "True"), ("twice", "True")]
+        assert seen[:8] == [*told, ("", "False"), ("", "True")]
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    played(tmp_path, work)
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({}, ""),
+        ({"f_flag": os.ST_RDONLY}, "mounted read-only"),
+        ({"f_bfree": 3, "f_bavail": 3}, "a disk that is full"),
+        ({"f_ffree": 0, "f_favail": 0}, "takes no more files"),
+        ({"f_ffree": 0, "f_favail": 0, "f_files": 0}, ""),
+        ({"f_bfree": 0, "f_bavail": 0, "f_blocks": 0}, ""),
+    ],
+)
+def test_a_disk_tells_whether_anything_can_be_written(
+    changes: dict[str, int], says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fine = {"f_flag": 0, "f_frsize": 4096, "f_blocks": 9999, "f_bfree": 999, "f_bavail": 999}
+    more = {"f_files": 99, "f_ffree": 9, "f_favail": 9}
+    disk = SimpleNamespace(**{**fine, **more, **changes})
+    monkeypatch.setattr("dray.node.status.node_readiness.os.statvfs", lambda _root: disk)
+    said = asyncio.run(no_room(Path("/somewhere")))
+    assert says in said
+    assert bool(said) == bool(says)
+
+
+def test_a_directory_that_is_gone_is_told(tmp_path: Path) -> None:
+    assert asyncio.run(no_room(tmp_path)) == ""
+    assert "No such file or directory" in asyncio.run(no_room(tmp_path / "gone"))
+
+
+def test_a_runtime_tells_what_it_lacks(tmp_path: Path) -> None:
+    program, rootfs, containers = tmp_path / "runc", tmp_path / "rootfs", tmp_path / "containers"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    rootfs.mkdir()
+    runtime = OciRuntime(containers, rootfs, program)
+    assert asyncio.run(runtime.trouble()) == ""
+    containers.rename(tmp_path / "elsewhere")
+    assert "where containers are kept, cannot be written" in asyncio.run(runtime.trouble())
+    rootfs.rmdir()
+    assert "with the files that containers see, is gone" in asyncio.run(runtime.trouble())
+    program.unlink()
+    assert f"the OCI runtime `{program}` is gone" in asyncio.run(runtime.trouble())

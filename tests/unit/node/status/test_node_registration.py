@@ -1,0 +1,196 @@
+"""The node's own object: made or adopted, kept up to date, with a sign of life."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dray.api.preparation import ACCOUNTED, NO_RESTORE
+from dray.client.client import Client
+from dray.client.errors import NotFound
+from dray.client.leases import Pulse
+from dray.client.object_refs import kind_called
+from dray.client.patches import MergePatch, StrategicPatch
+from dray.errors import InputError
+from dray.node.status.node_registration import CERTIFICATE, Board, Facts, node_status
+from dray.telemetry.logs import silent
+from tests.unit.node.stage import NODE, Stage, played, until
+
+NODES, LEASES = kind_called("Node"), kind_called("Lease.coordination.k8s.io")
+FACTS = Facts(
+    NODE,
+    "10.0.0.7",
+    10250,
+    "ab" * 32,
+    labels={"rack": "r1"},
+    capacity={"cpu": "64", "example.com/slots": "2"},
+    max_pods=7,
+)
+
+
+async def kept(client: Client, facts: Facts) -> asyncio.Task[None]:
+    board = Board(client, facts, silent())
+    task = asyncio.create_task(board.run())
+    await board.registered.wait()
+    return task
+
+
+def test_a_new_node_says_what_it_is(tmp_path: Path) -> None:
+    async def work(stage: Stage) -> None:
+        board = Board(stage.own, FACTS, silent())
+        task = asyncio.create_task(board.run())
+        await board.registered.wait()
+        node = await stage.admin.get(NODES, NODE)
+        pressures = dict.fromkeys(("MemoryPressure", "DiskPressure", "PIDPressure"), "False")
+        assert {one["type"]: one["status"] for one in node["status"]["conditions"]} == pressures
+        await board.say_ready(True)
+        node = await stage.admin.get(NODES, NODE)
+        assert node["metadata"]["labels"] == {
+            "kubernetes.io/hostname": NODE,
+            "kubernetes.io/os": "linux",
+            "kubernetes.io/arch": FACTS.all_labels["kubernetes.io/arch"],
+            "rack": "r1",
+        }
+        noted = {CERTIFICATE: "sha256:" + "ab" * 32, ACCOUNTED: NO_RESTORE}
+        assert node["metadata"]["annotations"] == noted
+        status = node["status"]
+        assert (status["capacity"]["cpu"], status["capacity"]["pods"]) == ("64", "7")
+        assert status["allocatable"] == status["capacity"]
+        assert {"memory", "ephemeral-storage", "example.com/slots"} <= status["capacity"].keys()
+        assert status["daemonEndpoints"] == {"kubeletEndpoint": {"Port": 10250}}
+        assert {"type": "InternalIP", "address": "10.0.0.7"} in status["addresses"]
+        assert status["nodeInfo"]["containerRuntimeVersion"].startswith("process://")
+        ready = {one["type"]: one["status"] for one in status["conditions"]}
+        assert ready == {**pressures, "Ready": "True"}
+
+        async def beats() -> bool:
+            leases = (await stage.admin.list(LEASES, "kube-node-lease")).items
+            return [lease["spec"]["holderIdentity"] for lease in leases] == [NODE]
+
+        await until(beats)
+        (lease,) = (await stage.admin.list(LEASES, "kube-node-lease")).items
+        assert lease["metadata"]["ownerReferences"][0]["uid"] == node["metadata"]["uid"]
+        await ended(task)
+
+    played(tmp_path, work)
+
+
+async def ended(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+def test_a_node_that_is_there_is_adopted_with_what_others_wrote(tmp_path: Path) -> None:
+    async def work(stage: Stage) -> None:
+        metadata = {"name": NODE, "labels": {"theirs": "x"}, "annotations": {"note": "y"}}
+        spec = {"unschedulable": True}
+        theirs = {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": spec}
+        await stage.create(theirs)
+        task = await kept(stage.own, FACTS)
+        node = await stage.admin.get(NODES, NODE)
+        assert node["metadata"]["labels"].items() >= {"theirs": "x", "rack": "r1"}.items()
+        assert node["metadata"]["annotations"].keys() == {"note", CERTIFICATE}
+        assert node["spec"]["unschedulable"] is True
+        await ended(task)
+
+    played(tmp_path, work)
+
+
+def test_a_node_that_somebody_deleted_comes_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its lease, too: the one that belonged to the node before goes with that node."""
+    monkeypatch.setattr("dray.node.status.node_registration.Pulse", partial(Pulse, every=0.05))
+
+    async def work(stage: Stage) -> None:
+        board = Board(stage.own, FACTS, silent())
+        task = asyncio.create_task(board.run())
+        await board.registered.wait()
+        before = board.node.metadata.uid
+
+        async def is_back() -> bool:
+            nodes = (await stage.admin.list(NODES)).items
+            return bool(nodes) and nodes[0]["metadata"]["uid"] != before
+
+        async def has_its_lease() -> bool:
+            leases = (await stage.admin.list(LEASES, "kube-node-lease")).items
+            owners = [each["uid"] for one in leases for each in one["metadata"]["ownerReferences"]]
+            return owners == [board.node.metadata.uid]
+
+        await until(has_its_lease)
+        await stage.admin.delete(NODES, NODE)
+        await board.say_ready(False, "for a test")
+        await until(is_back)
+        with suppress(NotFound):
+            await stage.admin.delete(LEASES, NODE, "kube-node-lease")
+        await until(has_its_lease)
+        await ended(task)
+
+    played(tmp_path, work)
+
+
+def test_what_others_write_on_the_node_is_seen_and_what_is_wrong_is_put_right(tmp_path: Path) -> None:
+    async def work(stage: Stage) -> None:
+        board, told = Board(stage.own, FACTS, silent()), asyncio.Event()
+        task = asyncio.create_task(board.run())
+        await board.registered.wait()
+        await board.say_ready(True)
+        board.listen(told.set)
+        patch = MergePatch({"metadata": {"annotations": {"dray.dev/abandon-devices": "true"}}})
+        await stage.admin.patch(NODES, NODE, patch)
+
+        async def is_seen() -> bool:
+            return "dray.dev/abandon-devices" in board.node.metadata.annotations
+
+        await until(is_seen)
+        assert told.is_set()
+        lost = {"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown"}
+        said = StrategicPatch({"status": {"conditions": [lost]}})
+        await stage.admin.patch(NODES, NODE, said, subresource="status")
+
+        async def is_ready() -> bool:
+            conditions = (await stage.admin.get(NODES, NODE))["status"]["conditions"]
+            return {"Ready": "True"}.items() <= {one["type"]: one["status"] for one in conditions}.items()
+
+        await until(is_ready)
+        await ended(task)
+
+    played(tmp_path, work)
+
+
+def test_conditions_keep_their_moments_and_a_node_can_say_that_it_is_not_ready() -> None:
+    now, later = "2026-01-01T00:00:00Z", "2026-01-01T00:05:00Z"
+    first: dict[str, Any] = {"status": node_status(FACTS, {}, (True, ""), now)}
+    second = node_status(FACTS, first, (False, "no disk"), later)
+    seen = {one["type"]: one for one in second["conditions"]}
+    assert seen["Ready"]["lastTransitionTime"] == later
+    assert (seen["Ready"]["status"], seen["Ready"]["message"]) == ("False", "no disk")
+    assert seen["DiskPressure"]["lastTransitionTime"] == now
+    assert seen["DiskPressure"]["lastHeartbeatTime"] == later
+
+
+def test_a_node_that_answers_nobody_names_no_port() -> None:
+    facts = replace(FACTS, port=0, fingerprint="")
+    assert "daemonEndpoints" not in node_status(facts, {}, (True, ""), "now")
+    assert facts.annotations == {}
+
+
+@pytest.mark.parametrize(
+    ("facts", "said"),
+    [
+        (Facts("Bad_Name"), "metadata.name"),
+        (Facts(NODE, labels={"a b": "c"}), "metadata.labels"),
+    ],
+)
+def test_a_node_that_the_server_will_never_take_is_told_so(tmp_path: Path, facts: Facts, said: str) -> None:
+    async def work(stage: Stage) -> None:
+        with pytest.raises(InputError) as refused:
+            await Board(stage.admin, facts, silent()).register()
+        assert f"node `{facts.name}` cannot be registered" in str(refused.value)
+        assert said in str(refused.value)
+
+    played(tmp_path, work)

@@ -1,0 +1,53 @@
+"""The numbers of a node agent: under the names people know, and right."""
+
+from __future__ import annotations
+
+import pytest
+
+from dray.node import agent_metrics
+from dray.node.agent_metrics import MEASURES, Metrics
+from dray.telemetry.metrics import Sort
+
+
+def told(numbers: Metrics) -> set[str]:
+    return {line for line in numbers.render().decode().splitlines() if not line.startswith("#")}
+
+
+@pytest.mark.req("K4816-104")
+def test_containers_are_counted_when_they_start_and_when_they_do_not() -> None:
+    numbers = Metrics()
+    numbers.started(agent_metrics.CONTAINER)
+    numbers.started(agent_metrics.CONTAINER, "CreateContainerError")
+    numbers.started(agent_metrics.INIT_CONTAINER)
+    assert told(numbers) >= {
+        'kubelet_started_containers_total{container_type="container"} 2.0',
+        'kubelet_started_containers_total{container_type="init_container"} 1.0',
+        'kubelet_started_containers_errors_total{code="CreateContainerError",container_type="container"} 1.0',
+    }
+
+
+def test_operations_and_calls_are_timed_as_the_kubelet_times_them() -> None:
+    numbers = Metrics()
+    numbers.operated(agent_metrics.PREPARING, 0.15, failed=False)
+    numbers.operated(agent_metrics.UNPREPARING, 3, failed=True)
+    numbers.called("gpu.example.com", "/v1.DRAPlugin/NodePrepareResources", "OK", 0.05)
+    seconds = "dra_operations_duration_seconds"
+    call = "dra_grpc_operations_duration_seconds"
+    labels = (
+        'driver_name="gpu.example.com",grpc_status_code="OK",method_name="/v1.DRAPlugin/NodePrepareResources"'
+    )
+    assert told(numbers) >= {
+        f'{seconds}_bucket{{is_error="false",le="0.1",operation_name="PrepareResources"}} 0.0',
+        f'{seconds}_bucket{{is_error="false",le="0.2",operation_name="PrepareResources"}} 1.0',
+        f'{seconds}_sum{{is_error="true",operation_name="UnprepareResources"}} 3.0',
+        f"{call}_count{{{labels}}} 1.0",
+        f"{call}_sum{{{labels}}} 0.05",
+    }
+
+
+@pytest.mark.parametrize("name", MEASURES)
+def test_every_name_says_what_it_is(name: str) -> None:
+    row = MEASURES[name]
+    assert (row.sort is Sort.COUNTER) == name.endswith("_total")
+    assert (row.sort is Sort.HISTOGRAM) == name.endswith("_seconds") == bool(row.buckets)
+    assert name.startswith(("dra_", "kubelet_", "dray_node_"))

@@ -1,0 +1,136 @@
+"""Who may act on what now."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from dray.node.keyed_locks import Bell, Busy, Turns, first_of
+
+X, Y = frozenset("x"), frozenset("y")
+
+
+async def until_idle() -> None:
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+async def test_work_for_a_pod_goes_on_in_order_also_when_nobody_waits_for_it():
+    turns, done, gate = Turns(), [], asyncio.Event()
+
+    async def first() -> None:
+        await gate.wait()
+        done.append("first")
+
+    async def second() -> None:
+        done.append("second")
+
+    impatient = asyncio.create_task(turns.after("pod", first))
+    await until_idle()
+    impatient.cancel()
+    waiting = asyncio.create_task(turns.after("pod", second))
+    other = asyncio.create_task(turns.after("other", second))
+    await until_idle()
+    assert done == ["second"]
+    assert other.done()
+    gate.set()
+    await waiting
+    assert done == ["second", "first", "second"]
+
+
+async def test_work_that_failed_does_not_keep_the_next_from_its_turn():
+    turns = Turns()
+
+    async def broken() -> None:
+        raise RuntimeError("broken")
+
+    async def fine() -> str:
+        return "fine"
+
+    with pytest.raises(RuntimeError):
+        await turns.after("pod", broken)
+    assert await turns.after("pod", fine) == "fine"
+
+
+async def test_closing_ends_all_work():
+    turns = Turns()
+    waiting = asyncio.create_task(turns.after("pod", asyncio.Event().wait))
+    behind = asyncio.create_task(turns.after("pod", asyncio.Event().wait))
+    await until_idle()
+    await turns.close()
+    await asyncio.wait((waiting, behind))
+    assert waiting.cancelled()
+    assert behind.cancelled()
+
+
+async def test_a_claim_has_one_who_works_on_it():
+    busy, order = Busy(), []
+
+    async def work(name: str, claims: frozenset[str]) -> None:
+        async with busy.taking(lambda: claims):
+            order.append(f"{name} begins")
+            await until_idle()
+            order.append(f"{name} ends")
+
+    await asyncio.gather(work("one", X), work("two", X | Y), work("three", Y))
+    assert order.index("one ends") < order.index("two begins")
+    assert order.index("three ends") < order.index("two begins")
+    assert order[:2] == ["one begins", "three begins"]
+    assert busy.claims == set()
+
+
+async def test_who_does_not_want_to_any_more_gets_nothing():
+    busy = Busy()
+    leaving: set[str] = set()
+
+    async def work() -> bool:
+        async with busy.taking(lambda: X, unless=lambda: bool(leaving)) as taken:
+            return taken
+
+    async with busy.taking(lambda: X):
+        waiting = asyncio.create_task(work())
+        await until_idle()
+        assert not waiting.done()
+        leaving.add("pod")
+        busy.look_again()
+        assert await waiting is False
+        assert busy.claims == set(X)
+    leaving.clear()
+    assert await work()
+
+
+async def test_who_had_to_wait_is_told_so():
+    busy = Busy()
+    assert not await busy.waited(lambda: X)
+    async with busy.taking(lambda: X):
+        assert not await busy.waited(lambda: Y)
+        waiting = asyncio.create_task(busy.waited(lambda: X))
+        await until_idle()
+        assert not waiting.done()
+    assert await waiting
+
+
+async def test_a_bell_wakes_those_who_wait_and_nobody_who_comes_later():
+    bell = Bell()
+    early = asyncio.create_task(bell.heard())
+    await until_idle()
+    bell.ring()
+    late = asyncio.create_task(bell.heard())
+    await until_idle()
+    assert early.done()
+    assert not late.done()
+    late.cancel()
+
+
+async def test_the_first_of_several_ends_the_wait():
+    ended = []
+
+    async def forever() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append("forever")
+
+    await first_of(forever(), asyncio.sleep(0))
+    assert ended == ["forever"]

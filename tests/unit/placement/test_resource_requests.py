@@ -1,0 +1,146 @@
+"""What a pod needs of a node."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dray.placement.resource_requests import NOTHING, SMALL_CPU, SMALL_MEMORY, Needs, needs_of
+from dray.values.quantity import NANOS, Quantity
+from tests.unit.placement.seats import container, pod
+
+
+def sidecar(**amounts: str) -> dict[str, Any]:
+    return container(amounts, restartPolicy="Always")
+
+
+def main(**amounts: str) -> dict[str, Any]:
+    return container(amounts)
+
+
+ROWS: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
+    "no containers": ({}, {}),
+    "containers add up": (
+        {"containers": [main(cpu="1"), main(cpu="500m", memory="1Gi")]},
+        {"cpu": "1.5", "memory": "1Gi"},
+    ),
+    "an init container smaller than the rest is free": (
+        {"containers": [main(cpu="2")], "initContainers": [main(cpu="1")]},
+        {"cpu": "2"},
+    ),
+    "init containers run one after the other": (
+        {"containers": [main(cpu="1")], "initContainers": [main(cpu="3"), main(cpu="2")]},
+        {"cpu": "3"},
+    ),
+    "each resource has its own hungriest moment": (
+        {"containers": [main(cpu="1", memory="3Gi")], "initContainers": [main(cpu="2", memory="1Gi")]},
+        {"cpu": "2", "memory": "3Gi"},
+    ),
+    "a sidecar runs beside the main containers": (
+        {"containers": [main(cpu="1")], "initContainers": [sidecar(cpu="1")]},
+        {"cpu": "2"},
+    ),
+    "a sidecar runs beside the init containers after it": (
+        {"containers": [main(cpu="1")], "initContainers": [sidecar(cpu="1"), main(cpu="2")]},
+        {"cpu": "3"},
+    ),
+    "a sidecar does not run beside the init containers before it": (
+        {"containers": [main(cpu="1")], "initContainers": [main(cpu="2"), sidecar(cpu="1")]},
+        {"cpu": "2"},
+    ),
+    "sidecars add up": (
+        {
+            "containers": [main()],
+            "initContainers": [sidecar(cpu="1"), sidecar(cpu="2"), main(cpu="4"), sidecar(cpu="3")],
+        },
+        {"cpu": "7"},
+    ),
+    "only `Always` makes a sidecar": (
+        {"containers": [main(cpu="1")], "initContainers": [container({"cpu": "1"}, restartPolicy="Never")]},
+        {"cpu": "1"},
+    ),
+    "overhead comes on top of the hungriest moment": (
+        {
+            "containers": [main(cpu="1")],
+            "initContainers": [main(cpu="2")],
+            "overhead": {"cpu": "250m", "memory": "1Gi"},
+        },
+        {"cpu": "2.25", "memory": "1Gi"},
+    ),
+    "a limit without a request is a request": (
+        {"containers": [container({"cpu": "1"}, limits={"cpu": "2", "memory": "1Gi"})]},
+        {"cpu": "1", "memory": "1Gi"},
+    ),
+    "an amount of zero is nothing": ({"containers": [main(cpu="0")]}, {}),
+    "less than nothing is nothing": ({"containers": [main(cpu="-3"), main(cpu="1")]}, {"cpu": "1"}),
+    "ephemeral containers are free": (
+        {"containers": [main(cpu="1")], "ephemeralContainers": [main(cpu="5")]},
+        {"cpu": "1"},
+    ),
+    "a pod is one pod whatever its containers say": ({"containers": [container({"pods": "7"})]}, {}),
+    "extended resources are counted like cpu": (
+        {
+            "containers": [container({"example.com/gpu": "2"})],
+            "initContainers": [container({"example.com/gpu": "1"})],
+        },
+        {"example.com/gpu": "2"},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_a_pod_needs_room_for_its_hungriest_moment(name: str) -> None:
+    spec, expected = ROWS[name]
+    amounts = {resource: Quantity.parse(text).nanos for resource, text in expected.items()}
+    assert needs_of(pod(**spec)).amounts == amounts | {"pods": NANOS}
+
+
+WEIGHED: dict[str, tuple[dict[str, Any], tuple[int, int]]] = {
+    "a container that asks for nothing is a small one": ({"containers": [main()]}, (SMALL_CPU, SMALL_MEMORY)),
+    "every container is": ({"containers": [main(), main()]}, (2 * SMALL_CPU, 2 * SMALL_MEMORY)),
+    "each amount for itself": ({"containers": [main(cpu="2")]}, (2 * NANOS, SMALL_MEMORY)),
+    "zero is an answer": ({"containers": [main(cpu="0", memory="0")]}, (0, 0)),
+    "init containers too": (
+        {"containers": [main()], "initContainers": [main(cpu="2")]},
+        (2 * NANOS, SMALL_MEMORY),
+    ),
+    "sidecars too": (
+        {"containers": [main()], "initContainers": [sidecar()]},
+        (2 * SMALL_CPU, 2 * SMALL_MEMORY),
+    ),
+    "overhead counts as it is": (
+        {"containers": [main()], "overhead": {"cpu": "1"}},
+        (SMALL_CPU + NANOS, SMALL_MEMORY),
+    ),
+    "overhead without an amount adds none": (
+        {"containers": [main()], "overhead": {"memory": "1"}},
+        (SMALL_CPU, SMALL_MEMORY + NANOS),
+    ),
+    "a pod without containers weighs nothing": ({}, (0, 0)),
+}
+
+
+@pytest.mark.parametrize("name", WEIGHED)
+def test_scores_count_containers_that_ask_for_nothing(name: str) -> None:
+    spec, expected = WEIGHED[name]
+    assert needs_of(pod(**spec)).weighed == expected
+
+
+def test_pods_of_one_template_share_their_needs() -> None:
+    spec = {"containers": [main(cpu="1", memory="1Gi")]}
+    assert needs_of(pod(**spec)) is needs_of(pod(**spec))
+
+
+def test_needs_are_equal_by_value_in_any_order() -> None:
+    one, other = Needs({"cpu": 1, "memory": 2}, (1, 2)), Needs({"memory": 2, "cpu": 1}, (1, 2))
+    assert one == other
+    assert hash(one) == hash(other)
+    assert one != Needs({"cpu": 1, "memory": 2}, (1, 3))
+    assert one != "something else"
+
+
+def test_what_is_zero_is_not_there() -> None:
+    assert Needs({"cpu": 0}) == NOTHING
+    assert Needs({"cpu": 2, "memory": 1}).minus(Needs({"memory": 1})) == Needs({"cpu": 2})
+    assert (Needs({"cpu": 2}).of("cpu"), Needs({"cpu": 2}).of("memory")) == (2, 0)

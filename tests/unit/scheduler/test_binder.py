@@ -1,0 +1,332 @@
+"""The signature: claims are written once for everybody, read again when others were faster, taken back."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from msgspec.structs import replace
+
+from dray.api.meta import Condition
+from dray.api.resource import AllocatedDeviceStatus, AllocationResult, ResourceClaim
+from dray.claims.claim_names import FINALIZER
+from dray.claims.reservation import consumer_of
+from dray.client.errors import Conflict, NotFound, ServerTimeout, Unreachable
+from dray.placement.scheduling_cycle import Placement
+from dray.scheduler.binder import ATTEMPTS, NotReady, OutOfHand, Overtaken
+from tests.unit.placement.claimed import claim, having, wanting
+from tests.unit.scheduler.binding import GIVEN, PROTECTED, Scene, run, users
+
+
+def test_devices_and_consumer_are_one_write() -> None:
+    async def play() -> None:
+        scene = Scene(PROTECTED)
+        await scene.bind(scene.placed())
+        (written,) = scene.server.writes
+        assert written.status.allocation == GIVEN
+        assert users(written) == ["p"]
+        assert scene.server.bound == [("p", "a")]
+        assert not scene.book.is_promised(PROTECTED)
+
+    run(play)
+
+
+def test_a_claim_without_its_finalizer_gets_it_before_its_devices() -> None:
+    async def play() -> None:
+        scene = Scene(claim())
+        await scene.bind(scene.placed())
+        first, second = scene.server.writes
+        assert (first.metadata.finalizers, first.status.allocation) == ((FINALIZER,), None)
+        assert second.metadata.finalizers == (FINALIZER,)
+        assert second.status.allocation == GIVEN
+
+    run(play)
+
+
+def test_who_waits_for_its_turn_is_written_with_the_first() -> None:
+    async def play() -> None:
+        scene = Scene(PROTECTED)
+        await asyncio.gather(*(scene.bind(scene.placed(f"p{number}")) for number in range(5)))
+        # The first had gone when the others came; they went together.
+        assert len(scene.server.writes) == 2
+        assert sorted(users(scene.server.claims["c"])) == [f"p{number}" for number in range(5)]
+        assert scene.binder._turns == {}
+
+    run(play)
+
+
+def test_no_more_consumers_than_there_is_room_for() -> None:
+    async def play() -> None:
+        others = tuple(consumer_of(wanting(name=f"o{number}").pod) for number in range(255))
+        held = replace(PROTECTED, status=replace(PROTECTED.status, allocation=GIVEN, reserved_for=others))
+        scene = Scene(held)
+        ends = await asyncio.gather(
+            *(scene.bind(scene.placed(f"p{number}")) for number in range(2)), return_exceptions=True
+        )
+        assert ends[0] is None
+        assert isinstance(ends[1], Overtaken)
+        assert "has 256 consumers already" in str(ends[1])
+        assert len(scene.server.claims["c"].status.reserved_for) == 256
+
+    run(play)
+
+
+def test_a_newer_version_is_read_and_judged_again() -> None:
+    async def play() -> None:
+        scene = Scene(PROTECTED)
+        placement = scene.placed()
+        scene.server.put(replace(PROTECTED, metadata=replace(PROTECTED.metadata, labels={"a": "b"})))
+        await scene.bind(placement)
+        assert scene.binder.conflicts == 1
+        assert scene.server.claims["c"].metadata.labels == {"a": "b"}
+        assert scene.server.claims["c"].status.allocation == GIVEN
+
+    run(play)
+
+
+def test_who_is_overtaken_again_and_again_gives_up() -> None:
+    async def play() -> None:
+        scene = Scene(PROTECTED)
+        placement = scene.placed()
+        amend = scene.server.amend
+
+        async def busy(old: ResourceClaim, new: ResourceClaim, **more: str) -> ResourceClaim:
+            scene.server.put(scene.server.claims["c"])
+            return await amend(old, new, **more)
+
+        scene.server.amend = busy  # type: ignore[method-assign]
+        with pytest.raises(Overtaken, match="changes faster than it can be written"):
+            await scene.bind(placement)
+        assert scene.binder.conflicts == ATTEMPTS
+
+    run(play)
+
+
+def test_a_peer_that_gave_the_claim_devices_in_reach_is_joined() -> None:
+    async def play() -> None:
+        scene = Scene(PROTECTED)
+        placement = scene.placed()
+        other = having(claim(), "a/d1", where="a").status.allocation
+        scene.server.put(replace(PROTECTED, status=replace(PROTECTED.status, allocation=other)))
+        await scene.bind(placement)
+        assert scene.server.claims["c"].status.allocation == other
+        assert scene.server.bound == [("p", "a")]
+
+    run(play)
+
+
+def test_a_peer_that_gave_the_claim_devices_elsewhere_wins() -> None:
+    async def play() -> None:
+        scene = Scene(PROTECTED)
+        placement = scene.placed()
+        other = having(claim(), "b/d0", where="b").status.allocation
+        scene.server.put(replace(PROTECTED, status=replace(PROTECTED.status, allocation=other)))
+        with pytest.raises(Overtaken, match="got its devices elsewhere, out of reach of a"):
+            await scene.bind(placement)
+        assert scene.server.claims["c"].status.allocation == other
+        assert users(scene.server.claims["c"]) == []
+
+    run(play)
+
+
+def test_what_somebody_else_reserved_is_asked_for_before_the_pod_is_bound() -> None:
+    """A server that goes on from a copy may know less of the claim than we do."""
+
+    async def play() -> None:
+        reserved = replace(
+            PROTECTED,
+            status=replace(
+                PROTECTED.status, allocation=GIVEN, reserved_for=(consumer_of(wanting(name="p").pod),)
+            ),
+        )
+        scene = Scene(reserved)
+        await scene.bind(scene.placed())
+        assert scene.server.bound == [("p", "a")]
+        placement = scene.placed()
+        scene.server.put(PROTECTED)
+        with pytest.raises(Overtaken, match="has lost its devices"):
+            await scene.bind(placement)
+        assert (len(scene.server.bound), scene.server.writes) == (1, [])
+
+    run(play)
+
+
+def test_a_refusal_of_the_very_version_is_a_word_about_devices() -> None:
+    async def play() -> None:
+        scene = Scene(PROTECTED)
+        placement = scene.placed()
+        scene.server.refusals = [Conflict(409, {"message": "device d0 is held by ml/other"})]
+        with pytest.raises(Overtaken, match="device d0 is held by ml/other"):
+            await scene.bind(placement)
+        assert (scene.server.writes, scene.server.bound) == ([], [])
+
+    run(play)
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_a_claim_that_is_deleted_ends_it(again: bool) -> None:
+    async def play() -> None:
+        scene = Scene(PROTECTED)
+        placement = scene.placed()
+        del scene.server.claims["c"]
+        if again:  # another of that name is there already
+            scene.server.put(replace(PROTECTED, metadata=replace(PROTECTED.metadata, uid="new")))
+        with pytest.raises(Overtaken, match="was deleted"):
+            await scene.bind(placement)
+        assert scene.book.in_flight() == 0
+
+    run(play)
+
+
+def test_what_one_claim_was_given_goes_back_when_another_fails() -> None:
+    async def play() -> None:
+        other = replace(claim(name="d"), metadata=replace(claim(name="d").metadata, finalizers=(FINALIZER,)))
+        scene = Scene(PROTECTED, other)
+        placement = scene.placed("p", "c", "d")
+        del scene.server.claims["d"]
+        with pytest.raises(Overtaken):
+            await scene.bind(placement)
+        assert scene.server.claims["c"].status.allocation is None
+        assert users(scene.server.claims["c"]) == []
+
+    run(play)
+
+
+def test_others_keep_what_they_share_with_one_that_fails() -> None:
+    async def play() -> None:
+        theirs = consumer_of(wanting(name="other").pod)
+        held = replace(PROTECTED, status=replace(PROTECTED.status, allocation=GIVEN, reserved_for=(theirs,)))
+        scene = Scene(held)
+        placement = scene.placed()
+        await scene.binder.secure(placement)
+        assert users(scene.server.claims["c"]) == ["other", "p"]
+        scene.server.pod = placement.subject.pod
+        scene.server.refusals = [Conflict(409, {})]
+        with pytest.raises(Conflict):
+            await scene.binder.bind(placement)
+        assert users(scene.server.claims["c"]) == ["other"]
+        assert scene.server.claims["c"].status.allocation == GIVEN
+
+    run(play)
+
+
+@pytest.mark.parametrize("pod", ["gone", "elsewhere", "another"])
+@pytest.mark.parametrize("refusal", [NotFound(404, {}), Conflict(409, {}), ServerTimeout(504, {})])
+def test_claims_of_a_pod_that_is_out_of_our_hands_are_left_alone(pod: str, refusal: Exception) -> None:
+    async def play() -> None:
+        scene = Scene(PROTECTED)
+        placement = scene.placed()
+        mine = placement.subject.pod
+        if pod == "elsewhere":
+            scene.server.pod = replace(mine, spec=replace(mine.spec, node_name="b"))
+        elif pod == "another":
+            scene.server.pod = replace(mine, metadata=replace(mine.metadata, uid="new"))
+        await scene.binder.secure(placement)
+        scene.server.refusals = [refusal]
+        with pytest.raises(OutOfHand):
+            await scene.binder.bind(placement)
+        assert users(scene.server.claims["c"]) == ["p"]
+
+    run(play)
+
+
+def test_without_an_answer_nothing_is_taken_back_and_the_truth_is_read() -> None:
+    async def play() -> None:
+        scene = Scene(PROTECTED)
+        placement = scene.placed()
+        scene.server.refusals = [Unreachable("no answer")]
+        with pytest.raises(Unreachable):
+            await scene.bind(placement)
+        scene.server.put(replace(PROTECTED, status=replace(PROTECTED.status, allocation=GIVEN)))
+        await scene.binder.read_again(placement)
+        assert scene.known().status.allocation == GIVEN
+        assert not scene.book.is_promised(PROTECTED)
+        del scene.server.claims["c"]
+        await scene.binder.read_again(placement)
+        assert scene.book.get("ml", "c") is None
+
+    run(play)
+
+
+# --- devices that have to become ready ---
+
+
+def slow() -> AllocationResult:
+    (result,) = GIVEN.devices.results
+    waiting = replace(result, binding_conditions=("attached",), binding_failure_conditions=("broken",))
+    return replace(GIVEN, devices=replace(GIVEN.devices, results=(waiting,)))
+
+
+def saying(found: ResourceClaim, condition: str) -> ResourceClaim:
+    said = Condition(type=condition, status="True", reason="Said", message="it says")
+    row = AllocatedDeviceStatus(driver="gpu.example", pool="a", device="d0", conditions=(said,))
+    return replace(found, status=replace(found.status, devices=(row,)))
+
+
+async def waiting() -> tuple[Scene, asyncio.Task[None]]:
+    """A pod that waits for its device."""
+    scene, told = Scene(PROTECTED), asyncio.Queue[str]()
+    scene.book.promise(scene.known(), slow(), "uid-p")
+    placement = Placement(wanting(scene.known()), scene.seat("a"))
+    task = asyncio.create_task(scene.binder.secure(placement, told.put_nowait))
+    ready = asyncio.create_task(told.get())
+    await asyncio.wait((ready, task), return_when=asyncio.FIRST_COMPLETED)
+    assert not task.done(), task
+    assert ready.result().endswith(" waits for attached")
+    await scene.server.time.turn(0)  # it sleeps now
+    return scene, task
+
+
+def hear(scene: Scene, found: ResourceClaim) -> None:
+    """The watch tells of a claim."""
+    stored = scene.server.put(found)
+    scene.book.saw(stored)
+    scene.binder.heard(stored)
+
+
+def test_when_devices_were_given_is_noted_for_those_that_have_to_become_ready() -> None:
+    async def play() -> None:
+        scene, task = await waiting()
+        written = scene.server.claims["c"].status.allocation
+        assert written is not None
+        assert written.allocation_timestamp == "2026-01-01T00:00:00Z"
+        hear(scene, saying(scene.server.claims["c"], "attached"))
+        await task
+        assert scene.binder._turns == {}
+
+    run(play)
+
+
+def test_a_device_that_will_not_become_ready_goes_back() -> None:
+    async def play() -> None:
+        scene, task = await waiting()
+        hear(scene, saying(scene.server.claims["c"], "broken"))
+        with pytest.raises(NotReady, match=r"claim ml/c: device gpu\.example/a/d0: broken: it says"):
+            await task
+        left = scene.server.claims["c"].status
+        assert (left.allocation, left.reserved_for, left.devices) == (None, (), ())
+
+    run(play)
+
+
+def test_nobody_waits_for_ever() -> None:
+    async def play() -> None:
+        scene, task = await waiting()
+        await scene.server.time.turn(59)
+        assert not task.done()
+        await scene.server.time.turn(1)
+        with pytest.raises(NotReady, match="waits for attached for more than 60 seconds"):
+            await task
+        assert scene.server.claims["c"].status.allocation is None
+
+    run(play)
+
+
+def test_a_device_that_is_taken_away_meanwhile_is_not_waited_for() -> None:
+    async def play() -> None:
+        scene, task = await waiting()
+        hear(scene, PROTECTED)
+        with pytest.raises(Overtaken, match="lost its devices while the pod waited"):
+            await task
+
+    run(play)

@@ -1,0 +1,162 @@
+"""Searches between decisions: who gets a turn, who is woken, and when nobody works on them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from dray.allocator.search.resumable import TimeLimit
+from dray.placement.device_searches import Question, Searches
+from dray.placement.pending_pod import Subject
+from dray.placement.plugins.dynamic_resources import Devices
+from dray.placement.scheduling_cycle import Unplaceable, place
+from dray.scheduler.search_worker import RECHECK_SECONDS, SLICE_SECONDS, SearchWorker
+from tests.brute import making as make
+from tests.unit.placement.claimed import claim, cluster, devices_only, models, wanting
+
+MANY = claim(make.request("r", 30))
+RANKED = claim(make.first_of("r", ("many", make.asking(30)), ("few", make.asking(2))))
+
+
+class Ticking:
+    """A clock that goes on by as much as a slice has whenever it is read."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        self.now += SLICE_SECONDS
+        return self.now
+
+
+class Scene:
+    """A plugin whose decisions have no time, and a worker."""
+
+    def __init__(self, busy: Callable[[], bool] = lambda: False) -> None:
+        self.clock = Ticking()
+        self.plugin: Devices
+        self.plugin, self.profile = devices_only(Searches(TimeLimit(self.clock, 1000.0), 1e-9))
+        self.searches = self.plugin.searches
+        self.worker = SearchWorker(self.searches, self.clock, busy)
+        self.snapshot = cluster({"a": models(*"x" * 30), "b": models(*"x" * 31), "c": models(*"x" * 32)})
+
+    def ask(self, subject: Subject) -> Question:
+        """Decide a pod, which leads to nothing yet."""
+        found = place(self.snapshot, subject, self.profile)
+        assert isinstance(found, Unplaceable)
+        assert found.unfinished
+        return self.plugin.question(subject, self.snapshot)
+
+    async def wait(self, subject: Subject, is_stale: Callable[[], bool] = lambda: False) -> None:
+        await self.worker.wait(self.ask(subject), is_stale)
+
+
+def played(play: Callable[[Scene], Awaitable[None]], busy: Callable[[], bool] = lambda: False) -> Scene:
+    """Run something beside a worker."""
+
+    async def run() -> Scene:
+        scene = Scene(busy)
+        working = asyncio.create_task(scene.worker.run())
+        try:
+            async with asyncio.timeout(30):
+                await play(scene)
+        finally:
+            working.cancel()
+        return scene
+
+    return asyncio.run(run())
+
+
+def test_a_pod_is_woken_as_soon_as_devices_are_found() -> None:
+    async def play(scene: Scene) -> None:
+        await scene.wait(wanting(MANY))
+        assert scene.searches.ended == {"Solved": 1}
+        assert scene.searches.unfinished == 0, "nobody waits for the other nodes"
+
+    played(play)
+
+
+def test_where_nodes_are_ranked_all_searches_are_waited_for() -> None:
+    async def play(scene: Scene) -> None:
+        await scene.wait(wanting(RANKED))
+        assert scene.searches.ended == {"Solved": 3}
+
+    played(play)
+
+
+def test_pods_that_ask_the_same_share_their_searches() -> None:
+    async def play(scene: Scene) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            for name in "pqr":
+                tasks.create_task(scene.wait(wanting(RANKED, name=name)))
+            await asyncio.sleep(0)
+            assert scene.worker.waiting == 3
+        assert scene.worker.waiting == 0
+        assert scene.searches.ended == {"Solved": 3}
+
+    played(play)
+
+
+def test_nobody_works_for_a_pod_that_does_not_wait_any_more() -> None:
+    async def play(scene: Scene) -> None:
+        waiting = asyncio.create_task(scene.wait(wanting(RANKED)))
+        while not scene.searches.seconds:
+            await asyncio.sleep(0)
+        waiting.cancel()
+        await asyncio.wait([waiting])
+        spent = scene.searches.seconds
+        for _ in range(50):
+            await asyncio.sleep(0)
+        assert scene.searches.seconds == spent
+        assert (scene.searches.unfinished, scene.worker.waiting) == (0, 0)
+
+    played(play)
+
+
+def test_what_a_decision_left_behind_is_forgotten_unless_somebody_waits() -> None:
+    async def play(scene: Scene) -> None:
+        waiting = asyncio.create_task(scene.wait(wanting(RANKED)))
+        await asyncio.sleep(0)
+        scene.ask(wanting(MANY, name="q"))
+        scene.worker.forget_others()
+        assert scene.searches.open_questions() == (scene.plugin.question(wanting(RANKED), scene.snapshot),)
+        await waiting
+
+    played(play)
+
+
+def test_a_pod_is_woken_when_what_it_was_judged_by_is_old() -> None:
+    asked: list[float] = []
+
+    async def play(scene: Scene) -> None:
+        def is_stale() -> bool:
+            asked.append(scene.searches.seconds)
+            return len(asked) > 1
+
+        await scene.wait(wanting(RANKED), is_stale)
+        assert scene.searches.ended["Solved"] < 3
+
+    played(play)
+    first, second = asked
+    assert first >= RECHECK_SECONDS
+    assert second - first >= RECHECK_SECONDS
+
+
+def test_pods_that_can_be_placed_get_as_much_time_as_a_slice_had() -> None:
+    turns: list[float] = []
+
+    async def play(scene: Scene) -> None:
+        async def place_others() -> None:
+            while True:
+                turns.append(scene.searches.seconds)
+                await asyncio.sleep(0)
+
+        others = asyncio.create_task(place_others())
+        await scene.wait(wanting(RANKED))
+        others.cancel()
+
+    played(play)
+    alone = len(turns)
+    turns.clear()
+    played(play, busy=lambda: True)
+    assert len(turns) > 1.5 * alone

@@ -1,0 +1,36 @@
+"""The number of objects of a namespace: refused beyond a bound, counted while there are any."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from dray.server.admission.object_count_limit import Crowding
+from dray.server.http.errors import Failure
+from tests.unit.server.registries import CONFIGS, world
+
+
+def config(name: str) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "short"}}
+
+
+def test_one_too_many_is_refused_and_nothing_is_kept_of_an_empty_namespace() -> None:
+    async def run() -> None:
+        refusals: list[str] = []
+        async with world(lambda cache: [Crowding(cache, 2, refusals.append)]) as there:
+            rule = there.rules[0]
+            assert isinstance(rule, Crowding)
+            await there.put(config("a"))
+            await there.put(config("b"))
+            await there.caught_up()
+            with pytest.raises(Failure, match="namespace short has 2 configmaps, no more are taken"):
+                await there.put(config("c"))
+            assert refusals == ["max_objects_per_namespace"]
+            await there.delete(CONFIGS, "short", "a")
+            await there.delete(CONFIGS, "short", "b")
+            await there.caught_up()
+            assert not rule._counts
+
+    asyncio.run(run())

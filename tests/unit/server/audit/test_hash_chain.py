@@ -1,0 +1,126 @@
+"""A chain shows every line that was changed, taken out, moved or put in, and forgives what a crash tears."""
+
+from __future__ import annotations
+
+import json
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dray.server.audit.hash_chain import GENESIS, digest, sealed, walk
+
+
+def chain(count: int, begin: int = 1, previous: str = GENESIS) -> list[bytes]:
+    lines = []
+    for sequence in range(begin, begin + count):
+        lines.append(sealed(b'{"event":"complete","user":"u%d"}' % sequence, sequence, previous))
+        previous = digest(lines[-1])
+    return lines
+
+
+def judged(lines, wanted=frozenset()):
+    return walk([(line, f"log:{number}") for number, line in enumerate(lines, 1)], wanted)
+
+
+def test_a_line_is_json_and_begins_with_its_place_in_the_chain():
+    line = sealed(b'{"event":"opened"}', 7, "ab")
+    assert json.loads(line) == {"sequence": 7, "previous": "ab", "event": "opened"}
+    assert json.loads(sealed(b"{}", 1, "")) == {"sequence": 1, "previous": ""}
+
+
+def test_a_whole_chain_has_no_findings():
+    lines = chain(5)
+    verdict = judged(lines)
+    assert (verdict.lines, verdict.first, verdict.last, verdict.findings) == (5, 1, 5, ())
+    assert verdict.head == digest(lines[-1])
+
+
+@given(st.integers(2, 8), st.data())
+def test_any_change_of_any_line_but_the_last_is_found(count, data):
+    lines = chain(count)
+    place = data.draw(st.integers(0, count - 2))
+    at = data.draw(st.integers(0, len(lines[place]) - 1))
+    flipped = bytearray(lines[place])
+    flipped[at] ^= 1 << data.draw(st.integers(0, 7))
+    lines[place] = bytes(flipped)
+    assert not judged(lines).sound
+
+
+@given(st.integers(3, 8), st.data())
+def test_any_line_taken_out_of_the_middle_is_found(count, data):
+    lines = chain(count)
+    place = data.draw(st.integers(1, count - 2))
+    del lines[place]
+    verdict = judged(lines)
+    assert [str(finding) for finding in verdict.findings] == [
+        f"log:{place + 1}: line `{place + 1}` is missing"
+    ]
+    assert not verdict.sound
+
+
+def test_several_missing_lines_are_named_by_their_range():
+    lines = chain(9)
+    assert "lines `3` to `6` are missing" in str(judged(lines[:2] + lines[6:]).findings[0])
+
+
+def test_a_changed_line_is_named():
+    lines = chain(4)
+    lines[1] = lines[1].replace(b"u2", b"uX")
+    assert [str(finding) for finding in judged(lines).findings] == [
+        "log:3: line `3` remembers another line before it; `log:2` was changed"
+    ]
+
+
+def test_a_copied_line_is_found():
+    lines = chain(4)
+    assert not judged([*lines, lines[1]]).sound
+
+
+def test_a_line_in_the_middle_that_is_no_line_is_found():
+    lines = chain(3)
+    lines.insert(1, b"nonsense")
+    verdict = judged(lines)
+    assert not verdict.sound
+    assert "log:2: not a line of this log" in str(verdict.findings[0])
+
+
+def test_a_torn_line_with_its_repair_is_only_noted():
+    lines = chain(2)
+    torn = b'{"sequence":3,"prev'
+    repair = sealed(b'{"event":"repaired","torn":"%s"}' % digest(torn).encode(), 3, digest(lines[-1]))
+    verdict = judged([*lines, torn, repair])
+    assert verdict.sound
+    assert "log:3: torn by a crash" in str(verdict.findings[0])
+
+
+def test_a_repair_excuses_only_the_bytes_it_names():
+    lines = chain(2)
+    repair = sealed(b'{"event":"repaired","torn":"%s"}' % digest(b"other").encode(), 3, digest(lines[-1]))
+    assert not judged([*lines, b"torn", repair]).sound
+
+
+def test_a_torn_end_is_only_noted():
+    verdict = judged([*chain(2), b'{"seq'])
+    assert verdict.sound
+    assert "torn" in str(verdict.findings[0])
+
+
+def test_a_log_whose_first_files_are_gone_says_where_it_begins():
+    verdict = judged(chain(3, begin=40, previous="ab"))
+    assert verdict.sound
+    assert "begins at line `40`" in str(verdict.findings[0])
+
+
+def test_a_cut_off_end_is_found_by_a_hash_kept_elsewhere():
+    lines = chain(5)
+    wanted = frozenset({digest(lines[4])})
+    assert judged(lines, wanted).sound
+    assert not judged(lines[:4], wanted).sound
+    assert judged(lines[:4]).sound, "without the hash nobody can know"
+
+
+def test_one_broken_place_does_not_hide_the_next():
+    lines = chain(9)
+    del lines[6]
+    del lines[2]
+    assert len(judged(lines).findings) == 2

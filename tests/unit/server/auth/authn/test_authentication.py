@@ -1,0 +1,327 @@
+"""Credentials, good and bad: every bad one is a 401, whatever else the request shows."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import jwt
+import pytest
+
+from dray.clock import ManualClock
+from dray.server.auth.authn.authentication import Authenticator
+from dray.server.auth.authn.private_keys import new_key, read_key
+from dray.server.auth.authn.secret_files import CredentialError
+from dray.server.auth.authn.service_account_tokens import AccountTokens, Terms
+from dray.server.auth.authn.token_file import LONGEST_TOKEN, StaticTokens
+from dray.server.http.errors import Failure
+from dray.server.http.requests import NOBODY, User
+from dray.server.objects.stored_object import Held
+from tests.unit.server.auth.world import World, held_of, pod, thing
+
+START = datetime(2026, 3, 1, tzinfo=UTC)
+ACCOUNT = thing("v1", "ServiceAccount", "driver", "gpu-system", uid="u-account")
+NODE = thing("v1", "Node", "n1", uid="u-node")
+POD = pod("p1", "gpu-system", "n1", uid="u-pod")
+PEER = {
+    "subject": ((("organizationName", "team:a"),), (("commonName", "jane"),)),
+    "notAfter": "Mar  2 00:00:00 2026 GMT",
+}
+
+
+@dataclass
+class Place:
+    world: World
+    clock: ManualClock
+    tokens: AccountTokens
+    door: Authenticator
+    folder: Path
+
+    def issue(self, bound: Mapping[str, Any] | None = None, **more: Any) -> str:
+        held: Held | None = None if bound is None else held_of(bound)
+        return self.tokens.issue(held_of(ACCOUNT), timedelta(hours=1), bound=held, **more).token
+
+    def forged(self, token: str, *, key: Any = None, algorithm: str = "ES256", **claims: Any) -> str:
+        """The same token with other claims, signed with another key or our own."""
+        said = jwt.decode(token, options={"verify_signature": False}) | claims
+        said = {name: value for name, value in said.items() if value is not None}
+        own: Any = read_key(self.folder / "service-account.key")
+        return jwt.encode(said, key or own, algorithm=algorithm)
+
+
+@pytest.fixture
+def place(tmp_path) -> Iterator[Place]:
+    with World([ACCOUNT, NODE, POD], roles=False) as world:
+        clock = ManualClock(START)
+        tokens = AccountTokens.open(tmp_path, world.cache, clock=clock)
+        static = StaticTokens({"s3cret": User("jane", ("team:a",), "u1")})
+        yield Place(world, clock, tokens, Authenticator(static, tokens, clock=clock), tmp_path)
+
+
+def bearer(token: str) -> dict[str, str]:
+    return {"authorization": f"Bearer {token}"}
+
+
+def turned_away(
+    door: Authenticator, headers: Mapping[str, str], peer: Any = None, path: str = "/api"
+) -> bool:
+    try:
+        door.identify(headers, peer, path)
+    except Failure as failure:
+        return (failure.code, failure.message) == (401, "Unauthorized")
+    return False
+
+
+# --- good ones ---
+
+
+def test_a_token_of_the_file_names_a_user(place):
+    user = place.door.identify(bearer("s3cret"), None)
+    assert user == User("jane", ("team:a", "system:authenticated"), "u1")
+
+
+def test_a_token_of_an_account_names_it_and_where_it_runs(place):
+    user = place.door.identify(bearer(place.issue(POD)), None)
+    assert user.name == "system:serviceaccount:gpu-system:driver"
+    assert user.uid == "u-account"
+    assert user.groups == (
+        "system:serviceaccounts",
+        "system:serviceaccounts:gpu-system",
+        "system:authenticated",
+    )
+    told = {name.rpartition("/")[2]: values for name, values in user.extra.items()}
+    assert told.pop("credential-id")[0].startswith("JTI=")
+    assert told == {
+        "pod-name": ("p1",),
+        "pod-uid": ("u-pod",),
+        "node-name": ("n1",),
+        "node-uid": ("u-node",),
+    }
+
+
+def test_a_certificate_names_a_user(place):
+    assert place.door.identify({}, PEER) == User("jane", ("team:a", "system:authenticated"))
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/livez/ping", "/readyz", "/version", "/openid/v1/jwks"])
+def test_open_doors_are_open_to_everybody(place, path):
+    assert place.door.identify({}, None, path) is NOBODY
+
+
+def test_everybody_is_let_in_where_that_is_wanted():
+    assert Authenticator(anonymous=True).identify({}, None, "/api/v1/pods") is NOBODY
+
+
+def test_a_group_cannot_be_claimed_that_says_how_one_came_in(place):
+    door = Authenticator(StaticTokens({"t": User("joe", ("system:unauthenticated", "system:authenticated"))}))
+    assert door.identify(bearer("t"), None).groups == ("system:authenticated",)
+
+
+# --- bad ones ---
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {"authorization": ""},
+        {"authorization": "Bearer"},
+        {"authorization": "Bearer "},
+        {"authorization": "Basic amFuZTpzM2NyZXQ="},
+        {"authorization": "s3cret"},
+        {"authorization": "Bearer s3cre"},
+        {"authorization": "Bearer s3crett"},
+        {"authorization": "Bearer S3CRET"},
+        {"authorization": "Bearer s3cret, Bearer s3cret"},
+        {"authorization": "Bearer " + "x" * (LONGEST_TOKEN + 1)},
+        {"authorization": "Bearer a.b.c"},
+        {"authorization": "Bearer ..."},
+        {"authorization": "Bearer \udcff.\udcff.x"},
+    ],
+)
+def test_without_a_good_token_nobody_comes_in(place, headers):
+    assert turned_away(place.door, headers)
+
+
+@pytest.mark.parametrize("path", ["/healthzz", "/versions", "/metrics", "/api", "/", "/openid2"])
+def test_doors_beside_the_open_ones_are_closed(place, path):
+    assert turned_away(place.door, {}, path=path)
+
+
+def test_a_bad_token_is_not_made_good_by_a_certificate_nor_by_an_open_door(place):
+    assert turned_away(place.door, bearer("wrong"), PEER)
+    assert turned_away(place.door, bearer("wrong"), path="/healthz")
+
+
+def _of_another_server(place: Place, token: str) -> str:
+    other = AccountTokens(new_key(), place.world.cache, Terms(), place.clock)
+    return other.issue(held_of(ACCOUNT), timedelta(hours=1)).token
+
+
+def _alg_none(place: Place, token: str) -> str:
+    said = jwt.decode(token, options={"verify_signature": False})
+    parts = [{"alg": "none", "typ": "JWT"}, said]
+    written = [base64.urlsafe_b64encode(json.dumps(part).encode()).rstrip(b"=").decode() for part in parts]
+    return ".".join([*written, ""])
+
+
+def _public_key_as_secret(place: Place, token: str) -> str:
+    secret = json.dumps(place.tokens.jwks()["keys"][0])
+    return place.forged(token, key=secret.encode() * 2, algorithm="HS256")
+
+
+def _cut(place: Place, token: str) -> str:
+    return token[:-4]
+
+
+def _other_name(place: Place, token: str) -> str:
+    """The signature of one token under the claims of another."""
+    said = jwt.decode(token, options={"verify_signature": False})
+    said["sub"] = "system:serviceaccount:kube-system:root"
+    head, _, sign = token.split(".")
+    body = base64.urlsafe_b64encode(json.dumps(said).encode()).rstrip(b"=").decode()
+    return f"{head}.{body}.{sign}"
+
+
+BAD_TOKENS = {
+    "signed by another server": _of_another_server,
+    "alg none": _alg_none,
+    "our public key as a secret": _public_key_as_secret,
+    "cut": _cut,
+    "claims exchanged": _other_name,
+    "not yet good": lambda place, token: place.forged(token, nbf=int(START.timestamp()) + 60),
+    "expired": lambda place, token: place.forged(token, exp=int(START.timestamp())),
+    "without end": lambda place, token: place.forged(token, exp=None),
+    "without audience": lambda place, token: place.forged(token, aud=None),
+    "for somebody else": lambda place, token: place.issue(audiences=["https://vault.example.com"]),
+    "of another issuer": lambda place, token: place.forged(token, iss="https://elsewhere.example.com"),
+    "another subject than account": lambda place, token: place.forged(token, sub="system:masters"),
+    "no account": lambda place, token: place.forged(token, **{"kubernetes.io": {}}),
+    "oversized": lambda place, token: place.forged(token, padding="x" * LONGEST_TOKEN),
+}
+
+
+@pytest.mark.parametrize("what", BAD_TOKENS)
+def test_a_bad_token_of_an_account_is_turned_away(place, what):
+    good = place.issue()
+    assert not turned_away(place.door, bearer(good))
+    assert turned_away(place.door, bearer(BAD_TOKENS[what](place, good)))
+
+
+def test_a_token_ends_though_it_was_seen_before(place):
+    token = place.issue()
+    place.door.identify(bearer(token), None)
+    place.clock.advance(3599)
+    assert not turned_away(place.door, bearer(token))
+    place.clock.advance(1)
+    assert turned_away(place.door, bearer(token))
+
+
+@pytest.mark.parametrize(
+    "gone",
+    [
+        lambda world: world.delete(ACCOUNT),
+        lambda world: world.put({**ACCOUNT, "metadata": {**ACCOUNT["metadata"], "uid": "u-again"}}),
+        lambda world: world.delete(POD),
+        lambda world: world.put({**POD, "metadata": {**POD["metadata"], "uid": "u-again"}}),
+    ],
+    ids=["account deleted", "account made again", "pod deleted", "pod made again"],
+)
+def test_a_token_is_taken_back_with_what_it_belongs_to(place, gone):
+    token = place.issue(POD)
+    assert not turned_away(place.door, bearer(token))
+    gone(place.world)
+    assert turned_away(place.door, bearer(token))
+
+
+def test_a_replayed_token_of_a_deleted_account_stays_bad_when_the_name_comes_back(place):
+    token = place.issue()
+    place.world.delete(ACCOUNT)
+    place.world.put({**ACCOUNT, "metadata": {**ACCOUNT["metadata"], "uid": "u-new"}})
+    assert turned_away(place.door, bearer(token))
+
+
+@pytest.mark.parametrize(
+    "peer",
+    [
+        PEER | {"subject": ()},
+        PEER | {"subject": ((("organizationName", "system:masters"),),)},
+        PEER | {"subject": ((("commonName", ""),),)},
+        PEER | {"subject": ((("commonName", "jane"),), (("commonName", "admin"),))},
+        PEER | {"notAfter": "Feb 28 00:00:00 2026 GMT"},
+        {"subject": PEER["subject"]},
+    ],
+)
+def test_a_certificate_that_names_nobody_or_is_past_its_end_is_turned_away(place, peer):
+    assert turned_away(place.door, {}, peer)
+
+
+# --- the file ---
+
+
+def test_a_token_file_is_read_as_kubernetes_writes_it(tmp_path):
+    path = tmp_path / "tokens.csv"
+    path.write_text('# people\nabc,jane,u1,"team:a,team:b"\n\ndef, joe, u2\nghi,ann,,ops\n')
+    tokens = StaticTokens.read(path)
+    assert tokens.find("abc") == User("jane", ("team:a", "team:b"), "u1")
+    assert tokens.find("def") == User("joe", (), "u2")
+    assert tokens.find("ghi") == User("ann", ("ops",), "")
+    assert tokens.find("ab") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("good,jane,u1\nhush-hush,joe\n", r"tokens\.csv:2: 2 columns; expected token,user,uid"),
+        (",joe,u2\n", r"tokens\.csv:1: the token is empty"),
+        ("hush-hush,,u2\n", r"tokens\.csv:1: the user is empty"),
+        ("hush-hush,a,1\nhush-hush,b,2\n", r"tokens\.csv:2: the same token as on a line before"),
+        ("hush-hush" * 3000 + ",a,1\n", r"tokens\.csv:1: the token is longer than"),
+    ],
+)
+def test_a_bad_line_is_named_and_its_token_is_not(tmp_path, text, words):
+    path = tmp_path / "tokens.csv"
+    path.write_text(text)
+    with pytest.raises(CredentialError, match=words) as error:
+        StaticTokens.read(path)
+    assert "hush" not in str(error.value)
+
+
+def test_a_token_file_that_is_not_there_or_not_text_says_so(tmp_path):
+    with pytest.raises(CredentialError, match="there is no token file"):
+        StaticTokens.read(tmp_path / "none.csv")
+    (tmp_path / "bytes").write_bytes(b"\xff\xfe")
+    with pytest.raises(CredentialError, match="is not UTF-8 text"):
+        StaticTokens.read(tmp_path / "bytes")
+
+
+# --- keys and secrets ---
+
+
+def test_the_key_is_kept_so_that_tokens_outlive_the_server(place):
+    token = place.issue()
+    again = AccountTokens.open(place.folder, place.world.cache, clock=place.clock)
+    assert again.verify(token) is not None
+    assert (place.folder / "service-account.key").stat().st_mode & 0o777 == 0o600
+
+
+def test_others_can_check_our_tokens_with_the_published_key(place):
+    token = place.issue()
+    key = jwt.PyJWK(place.tokens.jwks()["keys"][0])
+    said = jwt.decode(token, key, algorithms=["ES256"], options={"verify_exp": False, "verify_aud": False})
+    assert said["kubernetes.io"]["serviceaccount"] == {"name": "driver", "uid": "u-account"}
+    assert "d" not in place.tokens.jwks()["keys"][0]
+    assert place.tokens.openid_configuration()["issuer"] == said["iss"]
+
+
+def test_tokens_are_not_printed(place):
+    issued = place.tokens.issue(held_of(ACCOUNT), timedelta(hours=1))
+    assert issued.token not in repr(issued)
+    with pytest.raises(Failure) as failure:
+        place.door.identify(bearer("hush-hush"), None)
+    assert "hush" not in repr(failure.value) + str(failure.value.document())

@@ -1,0 +1,360 @@
+"""Roles and bindings: what a rule allows, whom a binding reaches, and that changes count at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dray.server.auth.authz.bootstrap_roles import ROLES, bootstrap_documents
+from dray.server.auth.authz.policy_rules import Asked, PolicyRule, asked_of, uncovered
+from dray.server.auth.authz.rbac import Authorizer, refusal
+from dray.server.http.requests import NOBODY, Call
+from tests.outside import ROOT
+from tests.unit.server.auth.world import World, grant, person, role, rule, thing
+
+JANE = person("jane", "team:a")
+GROUP = "resource.k8s.io"
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    with World(roles=False) as made:
+        yield made
+
+
+# --- rules ---
+
+
+@pytest.mark.parametrize(
+    ("resources", "asked", "yes"),
+    [
+        ("pods", Asked("get", "", "pods", "", "a", "x"), True),
+        ("pods", Asked("get", "", "pods", "status", "a", "x"), False),
+        ("pods", Asked("list", "", "pods"), False),
+        ("pods", Asked("get", "apps", "pods"), False),
+        ("pods/status", Asked("get", "", "pods", "status"), True),
+        ("pods/status", Asked("get", "", "pods"), False),
+        ("*/status", Asked("get", "", "pods", "status"), True),
+        ("*/status", Asked("get", "", "pods"), False),
+        ("*/status", Asked("get", "", "pods", "binding"), False),
+        ("pods/*", Asked("get", "", "pods", "status"), False),
+        ("*", Asked("get", "", "pods", "status"), True),
+        ("*", Asked("get", path="/metrics"), False),
+    ],
+)
+def test_what_a_rule_says_to_a_resource(world, resources, asked, yes):
+    world.put(role("r", rule("get", resources)), grant("r", "jane"))
+    assert Authorizer(world.cache).decide(JANE, asked).allowed is yes
+
+
+@pytest.mark.parametrize(
+    ("asked", "yes"),
+    [
+        (Asked("get", "", "secrets", "", "a", "mine"), True),
+        (Asked("get", "", "secrets", "", "a", "other"), False),
+        (Asked("get", "", "secrets", "", "a", ""), False),
+        (Asked("create", "", "secrets", "", "a", ""), False),
+    ],
+)
+def test_a_rule_with_names_is_for_these_names_only(world, asked, yes):
+    world.put(role("r", rule("get create", "secrets", "", "mine")), grant("r", "jane"))
+    assert Authorizer(world.cache).decide(JANE, asked).allowed is yes
+
+
+@pytest.mark.parametrize(
+    ("pattern", "path", "yes"),
+    [
+        ("/metrics", "/metrics", True),
+        ("/metrics", "/metrics/x", False),
+        ("/debug/*", "/debug/tasks", True),
+        ("/debug/*", "/debug", False),
+        ("*", "/anything", True),
+        ("/m*", "/metrics", True),
+    ],
+)
+def test_what_a_rule_says_to_a_path(world, pattern, path, yes):
+    world.put(role("r", {"verbs": ["get"], "nonResourceURLs": [pattern]}), grant("r", "jane"))
+    decide = Authorizer(world.cache).decide
+    assert decide(JANE, Asked("get", path=path)).allowed is yes
+    assert not decide(JANE, Asked("post", path=path)).allowed
+
+
+def test_a_selector_for_one_name_is_as_good_as_the_name():
+    def asked(selector: str) -> Asked:
+        return asked_of(
+            Call("list", "/p", plural="secrets", namespace="a", query={"fieldSelector": selector})
+        )
+
+    assert asked("metadata.name=mine").name == "mine"
+    assert asked("metadata.name==mine").name == "mine"
+    assert asked("metadata.name=mine,type=x").name == ""
+    assert asked("metadata.name!=mine").name == ""
+    assert asked_of(Call("get", "/metrics")) == Asked("get", path="/metrics")
+
+
+def test_who_works_in_a_namespace_may_look_at_it_and_do_no_more():
+    def asked(verb: str) -> Asked:
+        return asked_of(Call(verb, "/api/v1/namespaces/a", plural="namespaces", name="a"))
+
+    with World([grant("view", "jane", namespace="a"), grant("cluster-admin", "ada", namespace="a")]) as world:
+        decide = Authorizer(world.cache).decide
+        assert decide(JANE, asked("get")).allowed
+        assert not decide(person("joe"), asked("get")).allowed
+        assert not decide(person("ada"), asked("patch")).allowed
+
+
+# --- bindings ---
+
+
+PODS = Asked("list", "", "pods", "", "a")
+
+
+@pytest.mark.parametrize(
+    ("binding", "in_a", "in_b", "everywhere"),
+    [
+        (grant("r", "jane"), True, True, True),
+        (grant("r", "@team:a"), True, True, True),
+        (grant("r", "jane", namespace="a"), True, False, False),
+        (grant("r", "joe"), False, False, False),
+        (grant("r", "@jane"), False, False, False),
+        (grant("r", "team:a"), False, False, False),
+        (grant("r", "jane", namespace="a", role_kind="Role"), False, False, False),
+        (grant("local", "jane", namespace="a", role_kind="Role"), True, False, False),
+        (grant("local", "jane", namespace="b", role_kind="Role"), False, False, False),
+        (grant("local", "jane", role_kind="Role"), False, False, False),
+    ],
+)
+def test_whom_a_binding_reaches_and_where(world, binding, in_a, in_b, everywhere):
+    pods = rule("list", "pods")
+    world.put(role("r", pods), role("local", pods, namespace="a"), binding)
+    authorizer = Authorizer(world.cache)
+    answers = [authorizer.decide(JANE, PODS._replace(namespace=place)).allowed for place in ("a", "b", "")]
+    assert answers == [in_a, in_b, everywhere]
+
+
+def test_a_service_account_is_a_user_of_its_namespace(world):
+    binding = grant("r", "x")
+    binding["subjects"] = [{"kind": "ServiceAccount", "name": "robot", "namespace": "a"}]
+    world.put(role("r", rule("list", "pods")), binding)
+    decide = Authorizer(world.cache).decide
+    assert decide(person("system:serviceaccount:a:robot"), PODS).allowed
+    assert not decide(person("system:serviceaccount:b:robot"), PODS).allowed
+
+
+def test_paths_are_only_given_for_the_whole_cluster(world):
+    paths = {"verbs": ["get"], "nonResourceURLs": ["/metrics"]}
+    world.put(role("r", paths), grant("r", "jane", namespace="a"))
+    authorizer = Authorizer(world.cache)
+    assert not authorizer.decide(JANE, Asked("get", path="/metrics")).allowed
+    assert authorizer.rules_for(JANE, "a") == []
+
+
+def test_changes_count_at_once(world):
+    authorizer = Authorizer(world.cache)
+    binding = grant("r", "jane")
+    assert not authorizer.decide(JANE, PODS).allowed
+    world.put(role("r", rule("list", "pods")), binding)
+    assert authorizer.decide(JANE, PODS).allowed
+    world.put(role("r", rule("get", "pods")))
+    assert not authorizer.decide(JANE, PODS).allowed
+    world.put(role("r", rule("list", "pods")))
+    assert authorizer.decide(JANE, PODS).allowed
+    world.put(binding | {"subjects": []})
+    assert not authorizer.decide(JANE, PODS).allowed
+    world.put(binding)
+    assert authorizer.decide(JANE, PODS).allowed
+    world.delete(binding)
+    assert not authorizer.decide(JANE, PODS).allowed
+    world.put(binding)
+    world.delete(role("r"))
+    assert not authorizer.decide(JANE, PODS).allowed
+
+
+def test_nothing_is_kept_of_bindings_that_are_gone(world):
+    authorizer = Authorizer(world.cache)
+    before = dict(authorizer._bindings)
+    for number in range(3):
+        binding = grant("r", f"user-{number}")
+        world.put(binding | {"subjects": binding["subjects"] * 2})
+        assert len(authorizer._bindings) == len(before) + 1
+        world.delete(binding)
+    assert authorizer._bindings == before
+
+
+def test_a_role_is_put_together_from_others_and_from_theirs(world):
+    def made_of(name: str, label: str, **labels: str) -> dict:
+        selectors = [{"matchLabels": {label: "true"}}]
+        return role(name, aggregationRule={"clusterRoleSelectors": selectors}, labels=labels)
+
+    world.put(
+        made_of("big", "to-big", **{"to-small": "true"}),
+        made_of("small", "to-small", **{"to-big": "true"}),
+        role("part", rule("list", "pods"), labels={"to-small": "true"}),
+        grant("big", "jane"),
+    )
+    authorizer = Authorizer(world.cache)
+    assert authorizer.decide(JANE, PODS).allowed
+    assert not authorizer.decide(JANE, PODS._replace(verb="get")).allowed
+    world.put(role("more", rule("get", "pods"), labels={"to-big": "true"}))
+    assert authorizer.decide(JANE, PODS._replace(verb="get")).allowed
+    world.put(role("part", rule("list", "pods")))
+    assert not authorizer.decide(JANE, PODS).allowed
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        role("r") | {"rules": "everything"},
+        role("r") | {"rules": [{"verbs": "*", "apiGroups": ["*"], "resources": ["*"]}]},
+        role("r") | {"rules": [None]},
+        role("r", rule("list", "pods")) | {"aggregationRule": {"clusterRoleSelectors": [{"matchLabels": 3}]}},
+    ],
+)
+def test_a_role_that_cannot_be_read_allows_nothing(world, broken):
+    world.put(broken, grant("r", "jane"))
+    assert not Authorizer(world.cache).decide(JANE, PODS).allowed
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        {"roleRef": None},
+        {"roleRef": {"kind": "Secret", "name": "r"}},
+        {"subjects": [{"kind": "User"}]},
+        {"subjects": [{"kind": "User", "name": 3}]},
+        {"subjects": "jane"},
+        {"roleRef": {"apiGroup": "other", "kind": "ClusterRole", "name": "r"}},
+    ],
+)
+def test_a_binding_that_cannot_be_read_allows_nothing(world, broken):
+    world.put(role("r", rule("list", "pods")), grant("r", "jane") | broken)
+    assert not Authorizer(world.cache).decide(JANE, PODS).allowed
+
+
+def test_masters_may_do_everything_without_any_role(world):
+    authorizer = Authorizer(world.cache)
+    root = person("root", "system:masters")
+    assert authorizer.decide(root, Asked("escalate", "x", "y", "z", "a", "b")).allowed
+    assert authorizer.decide(root, Asked("get", path="/debug")).allowed
+    assert not authorizer.decide(person("system:masters"), PODS).allowed
+
+
+# --- words ---
+
+
+def test_a_yes_names_the_binding(world):
+    world.put(role("r", rule("list", "pods")), grant("r", "@team:a", namespace="a"))
+    assert Authorizer(world.cache).decide(JANE, PODS).reason == (
+        'RBAC: allowed by RoleBinding "a/r-g-team-a" of ClusterRole "r" to Group "team:a"'
+    )
+
+
+@pytest.mark.parametrize(
+    ("asked", "message", "details"),
+    [
+        (
+            Asked("list", "", "pods"),
+            'pods is forbidden: User "system:anonymous" cannot list resource "pods" in API group "" at the '
+            'cluster scope: RBAC: a rule that would allow it: {"apiGroups":[""],"resources":["pods"],'
+            '"verbs":["list"]}',
+            {"kind": "pods"},
+        ),
+        (
+            Asked("update", GROUP, "resourceclaims", "status", "a", "x"),
+            'resourceclaims.resource.k8s.io "x" is forbidden: User "system:anonymous" cannot update resource '
+            '"resourceclaims/status" in API group "resource.k8s.io" in the namespace "a": RBAC: a rule '
+            'that would allow it: {"apiGroups":["resource.k8s.io"],"resources":["resourceclaims/status"],'
+            '"verbs":["update"]}',
+            {"name": "x", "group": GROUP, "kind": "resourceclaims"},
+        ),
+        (
+            Asked("get", path="/metrics"),
+            'forbidden: User "system:anonymous" cannot get path "/metrics": RBAC: a rule that would allow '
+            'it: {"nonResourceURLs":["/metrics"],"verbs":["get"]}',
+            {},
+        ),
+    ],
+)
+def test_a_no_says_who_what_where_and_what_is_missing(world, asked, message, details):
+    failure = refusal(asked, Authorizer(world.cache).decide(NOBODY, asked))
+    assert (failure.code, failure.message, failure.details) == (403, message, details)
+
+
+def test_a_no_names_a_role_that_is_bound_and_not_there(world):
+    world.put(grant("gone", "jane"))
+    reason = Authorizer(world.cache).decide(JANE, PODS).reason
+    assert reason.endswith(': RBAC: clusterrole.rbac.authorization.k8s.io "gone" not found')
+
+
+# --- one rule covers another ---
+
+WORDS = st.sampled_from(["*", "get", "list", "a", "b", "a/s", "*/s"])
+SETS = st.frozensets(WORDS, max_size=3)
+POLICIES = st.builds(
+    PolicyRule, SETS, SETS, SETS, st.frozensets(st.sampled_from(["x", "y"])), st.just(())
+) | st.builds(PolicyRule, SETS, paths=st.lists(st.sampled_from(["*", "/a", "/a/*", "/a/b"])).map(tuple))
+QUESTIONS = st.builds(
+    Asked,
+    st.sampled_from(["get", "list"]),
+    st.sampled_from(["a", "b"]),
+    st.sampled_from(["a", "b"]),
+    st.sampled_from(["", "s"]),
+    name=st.sampled_from(["", "x", "y", "z"]),
+) | st.builds(Asked, st.sampled_from(["get", "list"]), path=st.sampled_from(["/a", "/a/b", "/c"]))
+
+
+@given(POLICIES, st.lists(POLICIES, max_size=3), QUESTIONS)
+def test_what_is_covered_allows_nothing_more(wanted, owned, asked):
+    if not uncovered([wanted], owned) and wanted.allows(asked):
+        assert any(rule.allows(asked) for rule in owned)
+
+
+@given(POLICIES)
+def test_a_rule_covers_itself_and_everything_covers_it(policy):
+    everything = PolicyRule(frozenset("*"), frozenset("*"), frozenset("*"), paths=("*",))
+    assert uncovered([policy], [policy]) == []
+    assert uncovered([policy], [everything]) == []
+
+
+# --- the roles to begin with ---
+
+
+def test_the_first_roles_are_sound_documents_each_there_once():
+    documents = bootstrap_documents()
+    names = [(one["kind"], one["metadata"]["name"]) for one in documents]
+    roles = {name for kind, name in names if kind == "ClusterRole"}
+    given = {one["roleRef"]["name"] for one in documents if one["kind"] == "ClusterRoleBinding"}
+    assert len(set(names)) == len(names)
+    assert given <= roles
+    assert {"cluster-admin", "admin", "edit", "view", "dray:driver", "system:kube-scheduler"} <= roles
+
+
+def test_only_the_administrator_may_use_every_verb():
+    every = [row.name for row in ROLES if any(text.startswith("*") for text in row.rules)]
+    assert every == ["cluster-admin"]
+
+
+def test_the_guide_names_every_role_of_dray():
+    guide = (ROOT / "docs" / "guides" / "access.md").read_text("utf-8")
+    ours = [row.name for row in ROLES if row.name.startswith("dray:") or ":" not in row.name]
+    assert [name for name in ours if f"| `{name}` |" not in guide] == []
+
+
+def test_admin_edit_and_view_show_the_rules_they_are_put_together_from():
+    shown = {one["metadata"]["name"]: one["rules"] for one in bootstrap_documents() if "rules" in one}
+    with World([grant(name, name) for name in ("admin", "edit", "view")]) as world:
+        authorizer = Authorizer(world.cache)
+        for name in ("admin", "edit", "view"):
+            rules = [rule.document() for rule in authorizer.rules_for(person(name), "a")]
+            missing = [rule for rule in shown[name] if rule not in rules]
+            assert missing == []
+
+
+def test_a_custom_kind_can_be_added_to_view():
+    added = role("more", rule("get", "widgets", "example.com"))
+    added["metadata"]["labels"] = {"rbac.authorization.k8s.io/aggregate-to-view": "true"}
+    with World([added, grant("view", "jane"), thing("v1", "Namespace", "a")]) as world:
+        assert Authorizer(world.cache).decide(JANE, Asked("get", "example.com", "widgets", "", "a")).allowed

@@ -1,0 +1,74 @@
+"""Events that nobody repeated for an hour are gone; others stay."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from dray.api.kinds import known_kind
+from dray.clock import ManualClock, timestamp
+from dray.server.background.event_expiry import LIFETIME, Expiry
+from dray.server.objects.stored_object import key, stored_bytes
+from dray.server.registry.object_registry import Registry
+from dray.server.watch.cache import Cache
+from dray.store import Put, open_store
+
+EVENT = known_kind("", "Event")
+
+
+async def left_after(events: dict[str, dict[str, Any]], clock: ManualClock) -> tuple[int, list[str]]:
+    async with await open_store("memory:") as store:
+        for name, fields in events.items():
+            metadata = {"name": name, "namespace": "default", **fields.pop("metadata", {})}
+            value = stored_bytes(EVENT, {"metadata": metadata, **fields})
+            await store.txn([], [Put(key(EVENT, "default", name), value)])
+        cache = Cache(store)
+        await cache.fill()
+        following = asyncio.create_task(cache.follow())
+        gone = await Expiry(cache, Registry(store, cache, []), clock).sweep()
+        await cache.caught_up()
+        left = [held.name for held in cache.all(EVENT)]
+        following.cancel()
+        return gone, left
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"metadata": {"creationTimestamp": "OLD"}},
+        {"metadata": {"creationTimestamp": "OLD"}, "lastTimestamp": "OLD", "eventTime": None},
+        {"eventTime": "OLD"},
+        # Nothing of an event is checked when it is written.
+        {"metadata": {"creationTimestamp": "OLD"}, "series": "often"},
+        {"metadata": {"creationTimestamp": "OLD"}, "series": [1], "lastTimestamp": {}, "eventTime": 5},
+        {"metadata": {"creationTimestamp": "OLD"}, "series": {"lastObservedTime": ["NEW"]}},
+    ],
+)
+def test_what_was_told_long_ago_goes(fields):
+    clock = ManualClock()
+    old = timestamp(clock.now() - LIFETIME - timedelta(seconds=1))
+    assert asyncio.run(left_after({"e": dated(fields, old)}, clock)) == (1, [])
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"metadata": {"creationTimestamp": "NEW"}},
+        {"metadata": {"creationTimestamp": "2001-01-01T00:00:00Z"}, "lastTimestamp": "NEW"},
+        {"metadata": {"creationTimestamp": "2001-01-01T00:00:00Z"}, "series": {"lastObservedTime": "NEW"}},
+        {"eventTime": "no time at all"},
+    ],
+)
+def test_what_was_told_lately_stays(fields):
+    clock = ManualClock()
+    new = timestamp(clock.now() - LIFETIME + timedelta(seconds=1))
+    assert asyncio.run(left_after({"e": dated(fields, new)}, clock)) == (0, ["e"])
+
+
+def dated(value: Any, moment: str) -> Any:
+    if isinstance(value, dict):
+        return {name: dated(part, moment) for name, part in value.items()}
+    return moment if value in ("OLD", "NEW") else value

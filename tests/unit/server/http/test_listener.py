@@ -1,0 +1,39 @@
+"""The HTTP server stops in time, and leaves no connection behind."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+
+from dray.server.http.limits import Limits
+from dray.server.http.listener import Httpd, listen
+
+
+def test_a_request_that_does_not_end_is_cut_off_when_the_time_to_stop_is_over(monkeypatch):
+    monkeypatch.setattr("dray.server.http.listener.GRACE_SECONDS", 0.2)
+    asyncio.run(_cut_off())
+
+
+async def _cut_off() -> None:
+    asked, stubborn = asyncio.Event(), asyncio.Event()
+
+    async def serve(scope, receive, send):
+        asked.set()
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.Event().wait()
+        await stubborn.wait()
+
+    sock = listen("127.0.0.1", 0)
+    httpd = Httpd(serve, sock, None, Limits(), lambda why: None)
+    serving = asyncio.create_task(httpd.run_until_stopped())
+    reader, writer = await asyncio.open_connection(*sock.getsockname())
+    writer.write(b"GET / HTTP/1.1\r\nhost: here\r\n\r\n")
+    await asked.wait()
+    httpd.stop()
+    await asyncio.wait_for(serving, 30)
+    with contextlib.suppress(ConnectionResetError):
+        assert await asyncio.wait_for(reader.read(), 30) == b""
+    assert httpd.connections == 0
+    writer.close()
+    stubborn.set()
+    await asyncio.sleep(0)

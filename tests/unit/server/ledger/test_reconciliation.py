@@ -1,0 +1,232 @@
+"""Ledger and claims compared: every way to differ is found, named, and written anew."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from dray.claims.ledger.rows import (
+    COUNTERS,
+    DEVICES,
+    LEDGER,
+    PREPARATIONS,
+    CounterRow,
+    CounterSetId,
+    DeviceId,
+    DeviceRow,
+    Holder,
+    Holding,
+    counter_key,
+    device_key,
+    preparation_key,
+    row_bytes,
+)
+from dray.server.ledger.admission import Guard
+from dray.server.ledger.reconciliation import audit, entries, repair
+from dray.store import Delete, Put
+from dray.values.quantity import Quantity
+from tests.unit.claims.ledgers import device, slice_of
+from tests.unit.server.registries import CLAIMS, World, preparation, result, world
+
+SLICES = [
+    slice_of(
+        [device("gpu-0"), device("gpu-1", memory="8Gi", shared=True), device("part", draws={"c": "4"})],
+        count=2,
+    ),
+    slice_of(counters={"c": "10"}, count=2),
+]
+GPU = device_key(DeviceId("gpu.example.com", "pool", "gpu-0"))
+SHARED = device_key(DeviceId("gpu.example.com", "pool", "gpu-1"))
+PART = device_key(DeviceId("gpu.example.com", "pool", "part"))
+SET = counter_key(CounterSetId("gpu.example.com", "pool", "set"))
+NOBODY = Holder(namespace="default", name="nobody", uid="none")
+
+
+async def furnished(there: World) -> None:
+    """Claims with a device, a share and a partition; one of them prepared, one quarantined."""
+    for i, slice_ in enumerate(SLICES):
+        await there.put(slice_ | {"metadata": {"name": f"s{i}"}})
+    for name in ("a", "b", "c", "old"):
+        await there.claim(name, uid=f"uid-{name}")
+    await there.allocate("a", result("gpu-0"))
+    await there.allocate("b", result("gpu-1", share="s1", memory="2Gi"))
+    await there.allocate("c", result("part"))
+    await there.allocate("old", result("gpu-1", share="s2", memory="1Gi"))
+    await there.put(preparation("p-a", "n1", "a", "uid-a"))
+    await there.put(preparation("p-old", "n1", "old", "uid-old"))
+    await there.delete(CLAIMS, "default", "old")
+
+
+def whole(holder: Holder, **more: Any) -> bytes:
+    return row_bytes(DeviceRow(holdings=(Holding(holder=holder, **more),)))
+
+
+def sum_of(amount: str) -> bytes:
+    return row_bytes(CounterRow(charged={"c": Quantity.parse(amount)}))
+
+
+LOST = Holder(namespace="default", name="lost", uid="uid-lost")
+EMPTY = device_key(DeviceId("gpu.example.com", "pool/x", "gpu-9"))
+
+SPOILT = [
+    ("missing row", GPU, None),
+    ("row without claim", EMPTY, whole(LOST)),
+    ("other holder", GPU, whole(LOST)),
+    (
+        "wrong amounts",
+        SHARED,
+        row_bytes(
+            DeviceRow(
+                holdings=(
+                    Holding(
+                        holder=Holder(namespace="default", name="b", uid="uid-b"),
+                        share="s1",
+                        amounts={"memory": Quantity.parse("1Gi")},
+                    ),
+                    Holding(
+                        holder=Holder(namespace="default", name="old", uid="uid-old"),
+                        share="s2",
+                        amounts={"memory": Quantity.parse("1Gi")},
+                        prepared={"p-old": "n1"},
+                        gone=True,
+                    ),
+                )
+            )
+        ),
+    ),
+    ("quarantine without preparation", EMPTY, whole(LOST, prepared={"p-lost": "n9"}, gone=True)),
+    ("wrong preparations", GPU, whole(Holder(namespace="default", name="a", uid="uid-a"))),
+    ("wrong counter sums", SET, sum_of("5")),
+    ("wrong counter sums", SET, None),
+    ("preparation row differs", preparation_key("nobody"), b'{"format":1,"node":"n1"}'),
+    ("preparation row differs", preparation_key("p-a"), None),
+    ("unreadable row", GPU, b"spoilt"),
+]
+
+
+@pytest.mark.parametrize(("flaw", "key", "value"), SPOILT)
+def test_a_row_that_differs_is_found_and_written_anew(flaw: str, key: bytes, value: bytes | None):
+    async def story() -> None:
+        async with world(lambda cache: [Guard(cache)]) as there:
+            await furnished(there)
+            await there.caught_up()
+            before = {entry.key: entry.value for entry in there.cache.rows(LEDGER)}
+            sound = await audit(there.cache)
+            assert sound.agrees, sound.findings
+            assert (sound.claims, sound.preparations, sound.rows) == (3, 2, 6)
+            await there.store.txn([], [Delete(key) if value is None else Put(key, value)])
+            report = await audit(there.cache)
+            assert [finding.flaw.value for finding in report.findings] == [flaw]
+            assert report.findings[0].key == key
+            repaired = await repair(there.store, there.cache)
+            assert repaired.agrees, repaired.findings
+            assert [finding.flaw.value for finding in repaired.repaired] == [flaw]
+            after = {entry.key: entry.value for entry in there.cache.rows(LEDGER)}
+            assert after == before
+
+    asyncio.run(story())
+
+
+def test_a_ledger_that_is_lost_is_rebuilt():
+    """All but what a gone claim left in the hands of a node: that is known to the ledger alone."""
+
+    async def story() -> None:
+        async with world(lambda cache: [Guard(cache)]) as there:
+            await furnished(there)
+            await there.caught_up()
+            before = {entry.key: entry.value for entry in there.cache.rows(LEDGER)}
+            await there.store.txn([], [Delete(key) for key in before if key.startswith((DEVICES, COUNTERS))])
+            report = await repair(there.store, there.cache)
+            assert report.agrees
+            assert {entry.key: entry.value for entry in there.cache.rows(LEDGER)} == before
+            await there.store.txn([], [Delete(key) for key in before])
+            report = await repair(there.store, there.cache)
+            assert report.agrees
+            rows = {entry.key: entry.value for entry in there.cache.rows(LEDGER)}
+            assert rows.keys() == before.keys()
+            assert rows[GPU] == before[GPU]
+            assert rows[PART] == before[PART]
+            assert rows[SET] == before[SET]
+            assert b"uid-old" not in rows[SHARED]
+
+    asyncio.run(story())
+
+
+def test_two_claims_with_one_device_are_told_and_block_it():
+    async def story() -> None:
+        async with world(lambda cache: [Guard(cache, enforced=False)]) as there:
+            for name in ("a", "b"):
+                await there.claim(name)
+                await there.allocate(name, result("gpu-0"))
+            report = await repair(there.store, there.cache)
+            assert [(finding.flaw.value, finding.repairable) for finding in report.findings] == [
+                ("held twice", False)
+            ]
+            assert report.findings[0].message == (
+                "held by default/a and default/b, and at least one of them has it as a whole; "
+                "delete or deallocate all but one"
+            )
+            assert report.findings[0].place == "device gpu.example.com/pool/gpu-0"
+            assert report.document()["agrees"] is False
+
+    asyncio.run(story())
+
+
+def test_a_repair_does_not_undo_what_happens_meanwhile():
+    async def story() -> None:
+        async with world(lambda cache: [Guard(cache)]) as there:
+            await furnished(there)
+            await there.store.txn([], [Delete(GPU)])
+            txn = there.store.txn
+            meddled = False
+
+            async def meddling(compares, writes):
+                nonlocal meddled
+                if not meddled and len(writes) == 1 and writes[0].key == GPU:
+                    meddled = True
+                    await there.deallocate("a")
+                return await txn(compares, writes)
+
+            there.store.txn = meddling  # type: ignore[method-assign]
+            report = await repair(there.store, there.cache)
+            assert meddled
+            assert report.agrees
+            row = there.cache.row(GPU)
+            assert row is not None
+            assert b'"gone":true' in row.value  # the node still has it; only the claim let go
+
+    asyncio.run(story())
+
+
+def test_entries_tell_who_holds_what():
+    async def story() -> None:
+        async with world(lambda cache: [Guard(cache)]) as there:
+            await furnished(there)
+            await there.caught_up()
+            assert [entry["device"] for entry in entries(there.cache)] == [
+                "gpu.example.com/pool/gpu-0",
+                "gpu.example.com/pool/gpu-1",
+                "gpu.example.com/pool/part",
+            ]
+            mine = entries(there.cache, "n1")
+            assert [entry["device"].rpartition("/")[2] for entry in mine] == ["gpu-0", "gpu-1"]
+            assert [(held["claim"], held["quarantined"]) for held in mine[1]["holders"]] == [
+                ("default/b", False),
+                ("default/old", True),
+            ]
+            assert entries(there.cache, "n2") == []
+
+    asyncio.run(story())
+
+
+def test_rows_beside_devices_counters_and_preparations_do_not_belong():
+    async def story() -> None:
+        async with world(lambda cache: [Guard(cache)]) as there:
+            await there.store.txn([], [Put(LEDGER + b"novelty/x", b"{}"), Put(PREPARATIONS + b"x", b"{")])
+            report = await repair(there.store, there.cache)
+            assert report.agrees
+            assert there.cache.rows(LEDGER) == []
+
+    asyncio.run(story())

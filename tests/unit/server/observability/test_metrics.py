@@ -1,0 +1,109 @@
+"""The numbers at `/metrics`: right, bounded, and of one server alone."""
+
+from __future__ import annotations
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from dray.api.kinds import KINDS
+from dray.server.http.requests import Call
+from dray.server.observability import metrics
+from dray.server.observability.metrics import MEASURES, Metrics
+from dray.telemetry.metrics import Sort
+
+
+def claim(verb="create", **more) -> Call:
+    return Call(verb, "/x", group="resource.k8s.io", version="v1", plural="resourceclaims", **more)
+
+
+def samples(numbers: Metrics) -> dict[tuple, float]:
+    families = text_string_to_metric_families(numbers.render().decode())
+    return {
+        (sample.name, *sorted(sample.labels.items())): sample.value
+        for family in families
+        for sample in family.samples
+    }
+
+
+def value(numbers: Metrics, name: str, **labels: str) -> float | None:
+    return samples(numbers).get((name, *sorted(labels.items())))
+
+
+CLAIM = {
+    "group": "resource.k8s.io",
+    "version": "v1",
+    "resource": "resourceclaims",
+    "subresource": "",
+    "verb": "POST",
+}
+
+
+def test_requests_are_counted_by_what_they_ask_and_how_they_end():
+    numbers = Metrics()
+    for code in (201, 201, 409):
+        numbers.request(claim(), code, 0.002)
+    assert value(numbers, metrics.REQUESTS, code="201", **CLAIM) == 2
+    assert value(numbers, metrics.REQUESTS, code="409", **CLAIM) == 1
+
+
+def test_durations_fall_into_buckets_that_add_up():
+    numbers = Metrics()
+    for seconds in (0.0005, 0.001, 0.002, 70.0):
+        numbers.request(claim(), 201, seconds)
+    name = metrics.DURATIONS
+    assert value(numbers, f"{name}_bucket", le="0.001", **CLAIM) == 2
+    assert value(numbers, f"{name}_bucket", le="0.0025", **CLAIM) == 3
+    assert value(numbers, f"{name}_bucket", le="60.0", **CLAIM) == 3
+    assert value(numbers, f"{name}_bucket", le="+Inf", **CLAIM) == 4
+    assert value(numbers, f"{name}_count", **CLAIM) == 4
+    assert value(numbers, f"{name}_sum", **CLAIM) == pytest.approx(70.0035)
+
+
+def test_a_watch_has_a_code_but_no_duration():
+    numbers = Metrics()
+    numbers.request(claim("watch"), 200, 1800.0)
+    watch = CLAIM | {"verb": "WATCH"}
+    assert value(numbers, metrics.REQUESTS, code="200", **watch) == 1
+    assert value(numbers, f"{metrics.DURATIONS}_count", **watch) is None
+
+
+def test_what_clients_make_up_makes_no_series():
+    numbers = Metrics()
+    numbers.request(claim(), 201, 0.1)
+    before = len(samples(numbers))
+    for number in range(500):
+        made_up = f"x{number}\n\u2028"
+        numbers.request(Call(made_up, "/x", group=made_up, version=made_up, plural=made_up), 404, 0.1)
+        numbers.request(claim(subresource=made_up), 404, 0.1)
+        numbers.request(Call("get", f"/{made_up}"), 404, 0.1)
+    assert len(samples(numbers)) < before + 100
+    assert len(numbers._known) < 10
+
+
+def test_names_and_namespaces_are_no_labels():
+    forbidden = {"name", "namespace", "user", "node", "path"}
+    assert not forbidden & {label for row in MEASURES.values() for label in row.labels}
+
+
+def test_two_servers_do_not_mix():
+    one, other = Metrics(), Metrics()
+    one.count(metrics.CUT)
+    assert value(one, metrics.CUT) == 1
+    assert value(other, metrics.CUT) == 0
+
+
+def test_every_kind_has_a_series_of_its_own():
+    numbers = Metrics()
+    for kind in KINDS:
+        call = Call("get", "/x", kind=kind, group=kind.group, version=kind.version, plural=kind.plural)
+        numbers.request(call, 200, 0.1)
+    counted = [key for key in samples(numbers) if key[0] == metrics.REQUESTS]
+    assert len(counted) == len(KINDS)
+
+
+@pytest.mark.parametrize("row", MEASURES.values(), ids=lambda row: row.name)
+def test_names_follow_the_rules_of_prometheus(row):
+    assert row.name.endswith("_total") == (row.sort is Sort.COUNTER)
+    assert bool(row.buckets) == (row.sort is Sort.HISTOGRAM) == row.name.endswith("_seconds")
+    assert row.about[0].isupper() or row.about[0].isdigit()
+    assert not row.about.endswith(".")

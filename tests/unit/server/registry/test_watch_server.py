@@ -1,0 +1,58 @@
+"""Watches share lines only where they are told the same."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from typing import Any
+
+from dray.api.kinds import known_kind
+from dray.clock import ManualClock
+from dray.server.http.requests import Call, Request, User
+from dray.server.http.responses import Showing
+from dray.server.objects.stored_object import key, stored_bytes
+from dray.server.registry.watch_server import Watching
+from dray.store import Batch, Entry, Event
+from dray.store.errors import Closed
+
+CONFIGS = known_kind("", "ConfigMap")
+PLACE = key(CONFIGS, "default", "c")
+
+
+class Retold:
+    """A cache that tells the batches it is given."""
+
+    revision = 5
+
+    def __init__(self) -> None:
+        self.batches: list[Batch] = []
+
+    async def caught_up(self) -> int:
+        return self.revision
+
+    async def watch(self, place: bytes, after: int, pause: float) -> AsyncGenerator[Batch, None]:
+        for batch in self.batches:
+            yield batch
+        raise Closed("told")
+
+
+def entry(revision: int) -> Entry:
+    document = {"metadata": {"name": "c", "namespace": "default"}, "data": {"at": str(revision)}}
+    return Entry(PLACE, stored_bytes(CONFIGS, document), 6, revision, 1)
+
+
+def test_a_change_that_is_told_in_short_is_not_told_as_others_saw_it():
+    """After a gap the cache tells what was missed as one change; others read it step by step."""
+
+    async def story() -> list[bytes]:
+        cache: Any = Retold()
+        watching = Watching(cache, cache, Showing(cache, ManualClock().now), lambda most: 0)
+        call = Call("watch", "", CONFIGS, "", "v1", "configmaps", "default", query={"resourceVersion": "5"})
+        told = []
+        for before in (entry(6), None):
+            cache.batches = [Batch(7, (Event(PLACE, 7, entry(7), before),))]
+            lines = await watching.open(Request(call, User("u")), CONFIGS)
+            told.append(b"".join([line async for line in lines])[:16])
+        return told
+
+    assert asyncio.run(story()) == [b'{"type":"MODIFIE', b'{"type":"ADDED",']

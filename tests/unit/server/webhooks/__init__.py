@@ -1,1 +1,0 @@
-"""Webhooks asked, without a network."""
