@@ -28,6 +28,7 @@ ALLOWED = frozenset(
         "BSD-3-Clause",
         "ISC",
         "MIT",
+        "MIT-0",
         "MPL-2.0",
         "PSF-2.0",
         "Python-2.0",
