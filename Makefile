@@ -147,7 +147,7 @@ reference: $(READY) ## Generate docs/reference from the tables, and the architec
 
 .PHONY: docs
 docs: reference $(DOCS_DEPS) ## Build the documentation site into site/; a broken link fails
-	@NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --quiet --strict
+	@NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict
 	@echo "site/index.html; with search: $(PY) -m http.server --directory site 8000"
 
 .PHONY: release

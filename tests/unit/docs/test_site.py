@@ -51,6 +51,17 @@ def test_the_site_is_strict_and_loads_nothing_from_elsewhere(config):
     assert "://" not in (ROOT / "mkdocs.yml").read_text("utf-8")
 
 
+def test_the_build_counts_warnings():
+    """With `--quiet` mkdocs counts none, and strict mode passes whatever is broken."""
+    (command,) = re.findall(r"mkdocs build.*", (ROOT / "Makefile").read_text("utf-8"))
+    assert "--strict" in command
+    assert "-q" not in command
+
+
+def test_no_page_has_a_diagram_that_browsers_would_load_a_program_for():
+    assert [path.name for path in DOCS.rglob("*.md") if "```mermaid" in path.read_text("utf-8")] == []
+
+
 @pytest.mark.parametrize(
     ("link", "page", "expected"),
     [
