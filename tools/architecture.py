@@ -58,7 +58,7 @@ class Box:
     text: tuple[str, ...]
     style: str
 
-    def side(self, name: str, at: float) -> tuple[float, float]:
+    def find_point(self, name: str, at: float) -> tuple[float, float]:
         """A point on one of the four sides."""
         if name in ("top", "bottom"):
             return self.x + self.width * at, self.y + (self.height if name == "bottom" else 0)
@@ -106,8 +106,8 @@ def render_box(box: Box) -> Iterator[str]:
 def render_arrow(row: Mapping[str, Any], boxes: Mapping[str, Box]) -> Iterator[str]:
     """The elements of one arrow: a line with one bend at most, and its label."""
     (start, leaves), (end, enters) = (row[name].split(".") for name in ("from", "to"))
-    x1, y1 = boxes[start].side(leaves, row.get("from_at", 0.5))
-    x2, y2 = boxes[end].side(enters, row.get("to_at", 0.5))
+    x1, y1 = boxes[start].find_point(leaves, row.get("from_at", 0.5))
+    x2, y2 = boxes[end].find_point(enters, row.get("to_at", 0.5))
     marks = ' marker-end="url(#head)"' + (' marker-start="url(#tail)"' if row.get("both") else "")
     yield (
         f'<path d="M {x1:.1f} {y1:.1f} L {x2:.1f} {y2:.1f}" fill="none" stroke="{ARROW}" '

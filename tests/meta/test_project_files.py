@@ -22,7 +22,7 @@ def read_makefile() -> str:
     return text
 
 
-def recipe_of(target: str) -> list[str]:
+def read_recipe(target: str) -> list[str]:
     """The commands of a target."""
     found = re.search(
         rf"^{re.escape(target)}:[^\n]*\n(?P<recipe>(?:\t[^\n]*\n)+)", read_makefile(), re.MULTILINE
@@ -31,7 +31,7 @@ def recipe_of(target: str) -> list[str]:
     return [line.strip().removeprefix("@") for line in found["recipe"].splitlines()]
 
 
-def owned_patterns() -> list[str]:
+def list_owned_paths() -> list[str]:
     """Paths of the code owners, without the leading slash."""
     lines = (line.split() for line in OWNERS.read_text("utf-8").splitlines() if line and line[0] != "#")
     return [words[0].lstrip("/") for words in lines]
@@ -41,18 +41,21 @@ def test_the_hooks_before_a_commit_are_those_of_make_lint():
     config = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text("utf-8"))
     (repository,) = config["repos"]
     assert repository["repo"] == "local"
-    assert [hook["entry"] for hook in repository["hooks"]] == recipe_of("lint")
+    assert [hook["entry"] for hook in repository["hooks"]] == read_recipe("lint")
     assert all(hook["always_run"] and not hook["pass_filenames"] for hook in repository["hooks"])
 
 
-@pytest.mark.parametrize("pattern", [p for p in owned_patterns() if p != "*"])
+@pytest.mark.parametrize("pattern", [p for p in list_owned_paths() if p != "*"])
 def test_a_path_with_owners_exists(pattern):
     assert list(ROOT.glob(pattern.rstrip("/")))
 
 
 def test_every_package_has_owners():
     owned = {
-        path.name for pattern in owned_patterns() if pattern != "*" for path in ROOT.glob(pattern.rstrip("/"))
+        path.name
+        for pattern in list_owned_paths()
+        if pattern != "*"
+        for path in ROOT.glob(pattern.rstrip("/"))
     }
     packages = {path.parent.name for path in (ROOT / "src" / "dray").glob("*/__init__.py")}
     assert packages

@@ -18,13 +18,13 @@ from tools import architecture, site_hooks
 DOCS = ROOT / "docs"
 
 
-def _pages_of(nav: list[Any]) -> Iterator[str]:
+def _iter_pages(nav: list[Any]) -> Iterator[str]:
     for entry in nav:
         for value in entry.values() if isinstance(entry, dict) else [entry]:
             if isinstance(value, str):
                 yield value
             else:
-                yield from _pages_of(value)
+                yield from _iter_pages(value)
 
 
 @pytest.fixture(scope="module")
@@ -34,12 +34,12 @@ def config() -> dict[str, Any]:
 
 
 def test_every_page_is_in_the_navigation_once(config):
-    pages = [page for page in _pages_of(config["nav"]) if not page.startswith(f"{site_hooks.PREFIX}/")]
+    pages = [page for page in _iter_pages(config["nav"]) if not page.startswith(f"{site_hooks.PREFIX}/")]
     assert sorted(pages) == sorted(path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md"))
 
 
 def test_files_of_the_repository_in_the_navigation_get_a_page(config):
-    named = {page for page in _pages_of(config["nav"]) if page.startswith(f"{site_hooks.PREFIX}/")}
+    named = {page for page in _iter_pages(config["nav"]) if page.startswith(f"{site_hooks.PREFIX}/")}
     assert named
     assert named <= {site_hooks.to_source_uri(path) for path in site_hooks.find_linked_files()}
 
